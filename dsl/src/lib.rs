@@ -1,0 +1,4 @@
+//! The mgraph language: text -> tree -> typed graph IR, and what may be done with the IR without a backend.
+
+pub mod ast;
+pub mod source;
