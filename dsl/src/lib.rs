@@ -1,4 +1,7 @@
 //! The mgraph language: text -> tree -> typed graph IR, and what may be done with the IR without a backend.
 
 pub mod ast;
+pub mod diagnostic;
+pub mod dim;
+pub mod ir;
 pub mod source;
