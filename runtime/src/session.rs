@@ -1,0 +1,101 @@
+//! The one seam between the engine and a backend. MLX, IREE and the reference interpreter implement it over the same
+//! family; the engine knows nothing else of them.
+
+use crate::{error::Result, tensor::Tensor};
+
+/// How a family is to be run.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// Rows of a call: requests served side by side.
+    pub rows: usize,
+    /// Positions a row may hold, prompt and answer together (`--ctx-size`).
+    pub capacity: usize,
+    /// Largest number of tokens per row in one call.
+    pub max_chunk: usize,
+    pub dtype: Float,
+    pub numerics: Numerics,
+    /// Probes are compiled in and reported.
+    pub probes: bool,
+}
+
+/// The activation dtype `F`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Float {
+    F32,
+    Bf16,
+    F16,
+}
+
+/// `pinned`: op order is exactly the text. `fused`: declared twins may stand in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Numerics {
+    Pinned,
+    Fused,
+}
+
+/// One call of `forward` after `embed`: `rows` rows of `width` tokens each.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub rows: usize,
+    /// Tokens per row (`S`).
+    pub width: usize,
+    /// `[rows, width]`. Tokens that only fill up a row come last.
+    pub tokens: Vec<i32>,
+    /// `[rows, width]`, consecutive within a row.
+    pub positions: Vec<i32>,
+    /// `[rows, R]`: the tokens, as indices into the row, whose logits are wanted.
+    pub wanted: Vec<i32>,
+}
+
+impl Batch {
+    /// One row of tokens at `start, start + 1, ..`, filled up with token 0 to `width`; the last real token's logits wanted.
+    pub fn row(tokens: &[i32], start: usize, width: usize) -> Batch {
+        let mut padded = tokens.to_vec();
+        padded.resize(width, 0);
+        Batch {
+            rows: 1,
+            width,
+            tokens: padded,
+            positions: (start..start + width).map(|p| p as i32).collect(),
+            wanted: vec![tokens.len() as i32 - 1],
+        }
+    }
+
+    /// `R`: wanted tokens per row.
+    pub fn wanted_per_row(&self) -> usize {
+        self.wanted.len() / self.rows.max(1)
+    }
+
+    /// Positions the call touches: one past the largest.
+    pub fn reach(&self) -> usize {
+        self.positions.iter().max().map_or(0, |p| *p as usize + 1)
+    }
+}
+
+/// Called for every probe in execution order. Tensors are complete, fill-up tokens included.
+pub type ProbeSink<'a> = &'a mut dyn FnMut(&str, Tensor) -> Result<()>;
+
+/// A loaded family on one backend, with its state. Calls come from one thread at a time.
+pub trait Session {
+    /// `embed`, then `forward`: logits `[rows, R, vocab]`. States are updated.
+    ///
+    /// Errors: a row beyond [`SessionOptions::capacity`], or a failure of the backend; the states are then unspecified
+    /// until [`Session::reset`].
+    fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor>;
+
+    /// The `width` this backend wants for a call that has `tokens` real tokens left per row: at least 1, and how many of
+    /// the real ones it takes is `min(tokens, width)`. A backend that compiles per shape answers with one of a few sizes.
+    fn width(&self, tokens: usize) -> usize;
+
+    /// Positions that `update` may write, fill-up tokens of the last chunk included.
+    fn capacity(&self) -> usize;
+
+    /// Forget everything: all states are zero again.
+    fn reset(&mut self) -> Result<()>;
+
+    /// A state by its field path (`layers.0.self_attn.cache.k`), over the positions it holds at present.
+    fn state(&mut self, path: &str) -> Result<Tensor>;
+
+    /// Bring shapes that calls with these widths need into being (compile them), reporting what is done.
+    fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()>;
+}

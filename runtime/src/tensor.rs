@@ -1,0 +1,99 @@
+//! A tensor in host memory: what goes into a backend and what comes back (inputs, logits, probes, states, weights).
+
+use half::{bf16, f16};
+
+/// Element types that cross the seam between host and backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DType {
+    F64,
+    F32,
+    F16,
+    BF16,
+    I32,
+    U32,
+    U8,
+    Bool,
+}
+
+impl DType {
+    /// Bytes of one element; a bool is one byte.
+    pub fn size(self) -> usize {
+        match self {
+            DType::F64 => 8,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F16 | DType::BF16 => 2,
+            DType::U8 | DType::Bool => 1,
+        }
+    }
+}
+
+/// Row-major, little-endian, tightly packed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    pub bytes: Vec<u8>,
+}
+
+impl Tensor {
+    pub fn from_i32(shape: &[usize], values: &[i32]) -> Tensor {
+        Tensor::of(DType::I32, shape, bytemuck::cast_slice(values))
+    }
+
+    pub fn from_f32(shape: &[usize], values: &[f32]) -> Tensor {
+        Tensor::of(DType::F32, shape, bytemuck::cast_slice(values))
+    }
+
+    /// `bytes` must hold `shape`'s elements; checked where debug assertions are.
+    pub fn of(dtype: DType, shape: &[usize], bytes: &[u8]) -> Tensor {
+        debug_assert_eq!(shape.iter().product::<usize>() * dtype.size(), bytes.len());
+        Tensor { dtype, shape: shape.to_vec(), bytes: bytes.to_vec() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements as f64, exact for every dtype here.
+    pub fn to_f64(&self) -> Vec<f64> {
+        fn read<const N: usize, T>(bytes: &[u8], one: impl Fn([u8; N]) -> T) -> Vec<T> {
+            bytes.as_chunks::<N>().0.iter().map(|c| one(*c)).collect()
+        }
+        match self.dtype {
+            DType::F64 => read(&self.bytes, f64::from_le_bytes),
+            DType::F32 => read(&self.bytes, |b| f64::from(f32::from_le_bytes(b))),
+            DType::F16 => read(&self.bytes, |b| f16::from_le_bytes(b).to_f64()),
+            DType::BF16 => read(&self.bytes, |b| bf16::from_le_bytes(b).to_f64()),
+            DType::I32 => read(&self.bytes, |b| f64::from(i32::from_le_bytes(b))),
+            DType::U32 => read(&self.bytes, |b| f64::from(u32::from_le_bytes(b))),
+            DType::U8 | DType::Bool => self.bytes.iter().map(|b| f64::from(*b)).collect(),
+        }
+    }
+
+    /// The elements as f32, rounded to nearest even where f32 is narrower.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self.dtype {
+            DType::F32 => self.bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+            _ => self.to_f64().into_iter().map(|v| v as f32).collect(),
+        }
+    }
+
+    /// The same numbers in another float dtype.
+    pub fn to_float(&self, dtype: DType) -> Tensor {
+        if dtype == self.dtype {
+            return self.clone();
+        }
+        let values = self.to_f64();
+        let bytes: Vec<u8> = match dtype {
+            DType::F64 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            DType::F16 => values.iter().flat_map(|v| f16::from_f64(*v).to_le_bytes()).collect(),
+            DType::BF16 => values.iter().flat_map(|v| bf16::from_f64(*v).to_le_bytes()).collect(),
+            _ => return Tensor::from_f32(&self.shape, &self.to_f32()),
+        };
+        Tensor { dtype, shape: self.shape.clone(), bytes }
+    }
+}
