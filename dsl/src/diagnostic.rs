@@ -77,7 +77,8 @@ mod tests {
             .label("not known here")
             .help("did you mean `hidden`?");
         let text = render(std::slice::from_ref(&error), &sources, false);
-        for part in ["mg0101", "there is no name `hiden`", "toy.mgraph:2:9", "not known here", "did you mean `hidden`?"] {
+        for part in ["mg0101", "there is no name `hiden`", "toy.mgraph:2:9", "not known here", "did you mean `hidden`?"]
+        {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         assert_eq!(render_plain(&error, &sources), "toy.mgraph:2:9: error[mg0101]: there is no name `hiden`");

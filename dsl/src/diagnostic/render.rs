@@ -55,7 +55,9 @@ impl Report {
         let (here, elsewhere): (Vec<_>, Vec<_>) = diagnostic.related.iter().partition(|(span, _)| span.file == file);
         let label = (!diagnostic.label.is_empty()).then(|| diagnostic.label.clone());
         let mut labels = vec![LabeledSpan::new_primary_with_span(label, place(diagnostic.span, sources))];
-        labels.extend(here.iter().map(|(span, text)| LabeledSpan::new_with_span(Some(text.clone()), place(*span, sources))));
+        labels.extend(
+            here.iter().map(|(span, text)| LabeledSpan::new_with_span(Some(text.clone()), place(*span, sources))),
+        );
         Report {
             code: diagnostic.code.to_string(),
             message: diagnostic.message.clone(),
@@ -114,7 +116,8 @@ impl miette::Diagnostic for Report {
 
     fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn miette::Diagnostic> + 'a>> {
         (!self.elsewhere.is_empty()).then(|| {
-            Box::new(self.elsewhere.iter().map(|report| report as &dyn miette::Diagnostic)) as Box<dyn Iterator<Item = _>>
+            Box::new(self.elsewhere.iter().map(|report| report as &dyn miette::Diagnostic))
+                as Box<dyn Iterator<Item = _>>
         })
     }
 }
