@@ -1,7 +1,9 @@
 //! The mgraph language: text -> tree -> typed graph IR, and what may be done with the IR without a backend.
 
 pub mod ast;
+pub mod config;
 pub mod diagnostic;
 pub mod dim;
 pub mod ir;
+pub mod load;
 pub mod source;

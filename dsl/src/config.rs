@@ -1,0 +1,414 @@
+//! What a `config.json` means to a family: every field's value and where it came from, or every fault at once.
+//!
+//! Knows JSON values, not files: the caller names the file when it prints a fault.
+
+mod fault;
+mod json;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use serde_json::Value;
+
+pub use fault::{ConfigFault, FaultKind, Mismatch};
+
+use crate::{
+    diagnostic::suggest,
+    ir::{ConfigField, ConfigPath, FieldType, Load, LoadBinary, LoadKind, Program, Require, Section, Setting},
+    load::{Environment, LoadError, LoadErrorKind, Val, evaluate, truth},
+};
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Origin {
+    /// This dotted key of config.json, from its root.
+    Key(String),
+    /// The field's `else`.
+    Otherwise,
+    Let,
+    /// A `limit` as the family gives it.
+    LimitDefault,
+    /// A `limit` that the caller set.
+    LimitGiven,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Key(key) => write!(f, "key {key:?}"),
+            Origin::Otherwise => f.write_str("its default"),
+            Origin::Let => f.write_str("computed"),
+            Origin::LimitDefault => f.write_str("the limit's default"),
+            Origin::LimitGiven => f.write_str("the limit as set"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Held {
+    value: Val,
+    origin: Origin,
+}
+
+/// The config of one checkpoint. Fields whose condition does not hold are absent.
+#[derive(Debug, Clone, Default)]
+pub struct Resolved {
+    values: BTreeMap<ConfigPath, Held>,
+    /// In file order.
+    order: Vec<ConfigPath>,
+}
+
+impl Resolved {
+    pub fn get(&self, path: &[String]) -> Option<&Val> {
+        self.values.get(path).map(|s| &s.value)
+    }
+
+    /// By dotted name: `"text.hidden"`.
+    pub fn named(&self, name: &str) -> Option<&Val> {
+        let path: Vec<String> = name.split('.').map(str::to_owned).collect();
+        self.get(&path)
+    }
+
+    /// Every value with its source, in file order.
+    pub fn iter(&self) -> impl Iterator<Item = (&ConfigPath, &Val, &Origin)> {
+        self.order.iter().filter_map(|path| {
+            let setting = self.values.get(path)?;
+            Some((path, &setting.value, &setting.origin))
+        })
+    }
+
+    fn insert(&mut self, path: &ConfigPath, value: Val, origin: Origin) {
+        if self.values.insert(path.clone(), Held { value, origin }).is_none() {
+            self.order.push(path.clone());
+        }
+    }
+}
+
+/// A resolved config as the environment of expressions over config values alone.
+pub struct ConfigNames<'a> {
+    pub program: &'a Program,
+    pub resolved: &'a Resolved,
+}
+
+impl Environment for ConfigNames<'_> {
+    fn program(&self) -> &Program {
+        self.program
+    }
+    fn config(&self, path: &[String]) -> Option<Val> {
+        self.resolved.get(path).cloned()
+    }
+}
+
+/// Read `config` (the whole of config.json) as `program` says. `limits` sets deployment knobs by dotted name.
+pub fn resolve(program: &Program, config: &Value, limits: &[(String, i64)]) -> Result<Resolved, Vec<ConfigFault>> {
+    let mut resolver = Resolver {
+        program,
+        root: config,
+        limits,
+        resolved: Resolved::default(),
+        unknown: BTreeSet::new(),
+        known_limits: Vec::new(),
+        faults: Vec::new(),
+    };
+    if !config.is_object() {
+        return Err(vec![ConfigFault { field: String::new(), kind: FaultKind::NotAnObject(json::shown(config)) }]);
+    }
+    resolver.settings(&program.config, &Place { object: config, key: None, tried: &[] });
+    resolver.unknown_limits();
+    if resolver.faults.is_empty() { Ok(resolver.resolved) } else { Err(resolver.faults) }
+}
+
+/// The JSON object whose keys are read at the moment.
+struct Place<'a> {
+    object: &'a Value,
+    /// Its dotted key; `None` for the root and for a section none of whose keys is present.
+    key: Option<&'a str>,
+    /// The section's keys, where it is one.
+    tried: &'a [String],
+}
+
+struct Resolver<'a> {
+    program: &'a Program,
+    root: &'a Value,
+    limits: &'a [(String, i64)],
+    resolved: Resolved,
+    /// Fields that have no value because of a fault already told.
+    unknown: BTreeSet<ConfigPath>,
+    known_limits: Vec<String>,
+    faults: Vec<ConfigFault>,
+}
+
+/// The value of a dotted key below `object`; null is no value.
+fn lookup<'v>(object: &'v Value, key: &str) -> Option<&'v Value> {
+    key.split('.').try_fold(object, |value, step| value.as_object()?.get(step)).filter(|v| !v.is_null())
+}
+
+static EMPTY: Value = Value::Null;
+
+impl<'a> Resolver<'a> {
+    fn settings(&mut self, settings: &'a [Setting], place: &Place<'a>) {
+        for setting in settings {
+            match setting {
+                Setting::Section(section) => self.section(section),
+                Setting::Field(field) => self.field(field, place),
+                Setting::Limit { path, value } => self.limit(path, value),
+                Setting::Let { path, value, condition } => {
+                    if self.holds(condition.as_ref(), path) {
+                        match self.evaluate(value) {
+                            Ok(value) => self.resolved.insert(path, value, Origin::Let),
+                            Err(error) => self.failed(path, error),
+                        }
+                    }
+                }
+                Setting::Require(require) => self.require(require),
+            }
+        }
+    }
+
+    fn names(&self) -> ConfigNames<'_> {
+        ConfigNames { program: self.program, resolved: &self.resolved }
+    }
+
+    fn evaluate(&self, load: &Load) -> Result<Val, LoadError> {
+        evaluate(load, &self.names())
+    }
+
+    /// What depends on a faulty field is silent; anything else is a fault of its own.
+    fn failed(&mut self, path: &ConfigPath, error: LoadError) {
+        let derived = match &error.kind {
+            LoadErrorKind::Absent(name) => self.unknown.iter().any(|p| p.join(".") == *name),
+            _ => false,
+        };
+        if !derived {
+            let place = self.located(&error);
+            self.fault(path, FaultKind::Evaluation { error: error.to_string(), place });
+        }
+        self.unknown.insert(path.clone());
+    }
+
+    fn located(&self, error: &LoadError) -> String {
+        let (line, _) = self.program.sources.line_column(error.span);
+        format!("{}:{line}", self.program.sources.get(error.span.file).name)
+    }
+
+    fn fault(&mut self, path: &ConfigPath, kind: FaultKind) {
+        self.faults.push(ConfigFault { field: path.join("."), kind });
+        self.unknown.insert(path.clone());
+    }
+
+    fn holds(&mut self, condition: Option<&Load>, path: &ConfigPath) -> bool {
+        let Some(condition) = condition else { return true };
+        match truth(condition, &self.names()) {
+            Ok(holds) => holds,
+            Err(error) => {
+                self.failed(path, error);
+                false
+            }
+        }
+    }
+
+    fn section(&mut self, section: &'a Section) {
+        let path = vec![section.name.clone()];
+        let known = self.unknown.len();
+        if !self.holds(section.condition.as_ref(), &path) {
+            if self.unknown.len() > known {
+                self.forget(&section.settings);
+            }
+            return;
+        }
+        let filled = |key: &'a String| {
+            let object = lookup(self.root, key)?;
+            object.as_object().is_some_and(|o| !o.is_empty()).then_some((key, object))
+        };
+        let place = match section.keys.iter().find_map(filled) {
+            Some((key, object)) => Place { object, key: Some(key), tried: &section.keys },
+            None => Place { object: &EMPTY, key: None, tried: &section.keys },
+        };
+        self.settings(&section.settings, &place);
+    }
+
+    /// Fields of a section whose condition has no value have none either.
+    fn forget(&mut self, settings: &[Setting]) {
+        for setting in settings {
+            match setting {
+                Setting::Section(section) => self.forget(&section.settings),
+                Setting::Field(field) => drop(self.unknown.insert(field.path.clone())),
+                Setting::Limit { path, .. } | Setting::Let { path, .. } => drop(self.unknown.insert(path.clone())),
+                Setting::Require(_) => {}
+            }
+        }
+    }
+
+    fn field(&mut self, field: &'a ConfigField, place: &Place<'a>) {
+        if !self.holds(field.condition.as_ref(), &field.path) {
+            return;
+        }
+        let full = |key: &str| place.key.map_or_else(|| key.to_owned(), |section| format!("{section}.{key}"));
+        let present = field.keys.iter().find_map(|key| Some((full(key), lookup(place.object, key)?)));
+        let ty = match self.field_type(&field.ty) {
+            Ok(ty) => ty,
+            Err(error) => return self.failed(&field.path, error),
+        };
+        if let Some((key, value)) = present {
+            match json::read(&ty, value) {
+                Ok(value) => self.resolved.insert(&field.path, value, Origin::Key(key)),
+                Err(mismatch) => self.fault(&field.path, FaultKind::Value { origin: Origin::Key(key), mismatch }),
+            }
+            return;
+        }
+        let Some(otherwise) = &field.otherwise else {
+            let kind = self.missing(field, place);
+            return self.fault(&field.path, kind);
+        };
+        match self.evaluate(otherwise) {
+            Err(error) => self.failed(&field.path, error),
+            Ok(value) => match json::accept(&ty, value) {
+                Ok(value) => self.resolved.insert(&field.path, value, Origin::Otherwise),
+                Err(mismatch) => self.fault(&field.path, FaultKind::Value { origin: Origin::Otherwise, mismatch }),
+            },
+        }
+    }
+
+    fn missing(&self, field: &ConfigField, place: &Place<'_>) -> FaultKind {
+        let section = match (place.key, place.tried) {
+            (Some(key), _) => Some(key.to_owned()),
+            (None, []) => None,
+            (None, tried) => return FaultKind::NoSection { keys: field.keys.clone(), sections: tried.to_vec() },
+        };
+        let entries = place.object.as_object().into_iter().flatten();
+        let present = entries.filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str());
+        let present: Vec<&str> = present.collect();
+        let near = field.keys.iter().find_map(|key| suggest(key, present.iter().copied())).map(str::to_owned);
+        FaultKind::NoValue { keys: field.keys.clone(), section, near }
+    }
+
+    fn field_type(&self, ty: &FieldType) -> Result<json::Accepted, LoadError> {
+        Ok(match ty {
+            FieldType::Dim => json::Accepted::Dim,
+            FieldType::Int => json::Accepted::Int,
+            FieldType::Float => json::Accepted::Float,
+            FieldType::Bool => json::Accepted::Bool,
+            FieldType::Text => json::Accepted::Text,
+            FieldType::OneOf(scalars) => json::Accepted::OneOf(scalars.iter().map(Val::from).collect()),
+            FieldType::Index(count) => match self.evaluate(count)? {
+                Val::Int(n) => json::Accepted::Index(n),
+                other => {
+                    let kind = LoadErrorKind::Kind { expected: "an integer", found: other.to_string() };
+                    return Err(LoadError::new(count.span, kind));
+                }
+            },
+            FieldType::List(item) => json::Accepted::List(Box::new(self.field_type(item)?)),
+        })
+    }
+
+    fn limit(&mut self, path: &ConfigPath, value: &Load) {
+        let name = path.join(".");
+        let given = self.limits.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
+        self.known_limits.push(name);
+        let (value, origin) = match given {
+            Some(n) => (Ok(Val::Int(n)), Origin::LimitGiven),
+            None => (self.evaluate(value), Origin::LimitDefault),
+        };
+        match value {
+            Err(error) => self.failed(path, error),
+            Ok(value) => match json::accept(&json::Accepted::Dim, value) {
+                Ok(value) => self.resolved.insert(path, value, origin),
+                Err(mismatch) => self.fault(path, FaultKind::Value { origin, mismatch }),
+            },
+        }
+    }
+
+    fn unknown_limits(&mut self) {
+        for (name, _) in self.limits {
+            if !self.known_limits.contains(name) {
+                let known = self.known_limits.clone();
+                self.faults.push(ConfigFault { field: name.clone(), kind: FaultKind::UnknownLimit { known } });
+            }
+        }
+    }
+
+    fn require(&mut self, require: &Require) {
+        match self.evaluate(&require.condition) {
+            Ok(Val::Bool(true)) => {}
+            Ok(_) => {
+                let sides = self.sides(&require.condition);
+                let mut mentioned = Vec::new();
+                mentions(&require.condition, &mut mentioned);
+                let values =
+                    mentioned.iter().filter_map(|path| Some((path.join("."), self.resolved.get(path)?.clone())));
+                let kind = FaultKind::Require { text: require.text.clone(), sides, values: values.collect() };
+                self.faults.push(ConfigFault { field: String::new(), kind });
+            }
+            Err(error) => self.failed(&vec![format!("require {}", require.text)], error),
+        }
+    }
+
+    /// Both sides of a comparison, of the failing half of `a & b`.
+    fn sides(&self, condition: &Load) -> Option<(Val, Val)> {
+        match &condition.kind {
+            LoadKind::Binary(LoadBinary::And, left, right) => {
+                let failing = if self.evaluate(left).ok()? == Val::Bool(false) { left } else { right };
+                self.sides(failing)
+            }
+            LoadKind::Binary(
+                LoadBinary::Equal
+                | LoadBinary::NotEqual
+                | LoadBinary::Less
+                | LoadBinary::LessEqual
+                | LoadBinary::Greater
+                | LoadBinary::GreaterEqual
+                | LoadBinary::In,
+                left,
+                right,
+            ) => Some((self.evaluate(left).ok()?, self.evaluate(right).ok()?)),
+            _ => None,
+        }
+    }
+}
+
+/// The config values that an expression names, each once.
+fn mentions(load: &Load, out: &mut Vec<ConfigPath>) {
+    let mut each = |loads: &[&Load]| loads.iter().for_each(|l| mentions(l, out));
+    match &load.kind {
+        LoadKind::Config(path) => {
+            if !out.contains(path) {
+                out.push(path.clone());
+            }
+        }
+        LoadKind::Dim(dim) => dim.atoms().for_each(|atom| mentions(&atom.load, out)),
+        LoadKind::Unary(_, a) => each(&[a]),
+        LoadKind::Binary(_, a, b) | LoadKind::Index(a, b) => each(&[a, b]),
+        LoadKind::If(a, b, c) => each(&[a, b, c]),
+        LoadKind::Call(_, all) | LoadKind::Op(_, all) | LoadKind::List(all) => each(&all.iter().collect::<Vec<_>>()),
+        LoadKind::Comprehension { item, .. } => each(&[item]),
+        LoadKind::Block { value, .. } => each(&[value]),
+        LoadKind::Int(_)
+        | LoadKind::Float(_)
+        | LoadKind::Bool(_)
+        | LoadKind::Text(_)
+        | LoadKind::Pi
+        | LoadKind::Parameter(_)
+        | LoadKind::Member(_)
+        | LoadKind::Local(_)
+        | LoadKind::Free(_)
+        | LoadKind::Size(_)
+        | LoadKind::Matrix(..) => {}
+    }
+}
+
+/// `accepted` in messages: what a `one_of` lists.
+pub(crate) fn listed<T: std::fmt::Display>(items: &[T]) -> String {
+    match items {
+        [] => "nothing".into(),
+        [one] => one.to_string(),
+        [init @ .., last] => {
+            let init: Vec<String> = init.iter().map(T::to_string).collect();
+            format!("{} or {last}", init.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
