@@ -6,4 +6,5 @@ pub mod diagnostic;
 pub mod dim;
 pub mod ir;
 pub mod load;
+pub mod parser;
 pub mod source;

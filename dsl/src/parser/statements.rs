@@ -1,0 +1,133 @@
+//! Bodies and their statements.
+
+use pest::iterators::Pair;
+
+use super::build::{Builder, Children, outside_grammar};
+use super::words::Rule;
+use crate::ast::{Body, Expr, ExprKind, Iterable, Name, Statement};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::source::Span;
+
+/// A statement, and what is open until the next one is seen.
+enum Step {
+    Done(Statement),
+    /// An expression without `;`: the value, if it is the last.
+    Unended(Expr),
+    Branch(Expr),
+}
+
+impl Builder<'_> {
+    pub fn body(&self, pair: Pair<'_, Rule>) -> Body {
+        let span = self.place(&pair);
+        let mut body = Body { statements: Vec::new(), value: None, span };
+        let mut parts = Children::of(pair);
+        let mut next = parts.any();
+        while let Some(pair) = next {
+            next = parts.any();
+            let is_last = next.is_none();
+            match self.statement(pair) {
+                Step::Done(statement) => body.statements.push(statement),
+                Step::Unended(value) if is_last => body.value = Some(Box::new(value)),
+                Step::Unended(value) => {
+                    self.missing_semicolon(value.span);
+                    body.statements.push(Statement::Effect(value));
+                }
+                Step::Branch(branch) if is_last && has_value(&branch) => body.value = Some(Box::new(branch)),
+                Step::Branch(branch) => {
+                    if let Some(next) = &next
+                        && has_value(&branch)
+                        && next.as_str().starts_with(['-', '['])
+                    {
+                        self.branch_goes_on(&branch, self.place(next));
+                    }
+                    body.statements.push(Statement::If(branch));
+                }
+            }
+        }
+        body
+    }
+
+    fn statement(&self, pair: Pair<'_, Rule>) -> Step {
+        let inner = Children::of(pair).first();
+        let rule = inner.as_rule();
+        if rule == Rule::branch {
+            return Step::Branch(self.branch(inner));
+        }
+        let mut parts = Children::of(inner);
+        Step::Done(match rule {
+            Rule::let_statement => Statement::Let {
+                mutable: parts.maybe(Rule::mutable).is_some(),
+                names: Children::of(parts.one(Rule::pattern)).all(Rule::name, |pair| self.name(pair)),
+                value: self.expr(parts.one(Rule::expr)),
+            },
+            Rule::for_statement => {
+                let (index, item) = self.each_names(parts.one(Rule::each_names));
+                let iterable = self.iterable(parts.one(Rule::iterable));
+                Statement::For { index, item, iterable, body: self.body(parts.one(Rule::body)) }
+            }
+            Rule::assign => {
+                let name = self.name(parts.one(Rule::name));
+                Statement::Assign { name, value: self.expr(parts.one(Rule::expr)) }
+            }
+            Rule::effect => {
+                let value = self.expr(parts.one(Rule::expr));
+                if parts.maybe(Rule::ended).is_none() {
+                    return Step::Unended(value);
+                }
+                push_or_effect(value)
+            }
+            other => outside_grammar(other),
+        })
+    }
+
+    pub fn each_names(&self, pair: Pair<'_, Rule>) -> (Option<Name>, Name) {
+        let mut parts = Children::of(pair);
+        let first = self.name(parts.one(Rule::name));
+        match parts.maybe(Rule::name) {
+            Some(second) => (Some(first), self.name(second)),
+            None => (None, first),
+        }
+    }
+
+    pub fn iterable(&self, pair: Pair<'_, Rule>) -> Iterable {
+        let mut parts = Children::of(pair);
+        let first = self.expr(parts.one(Rule::expr));
+        match parts.maybe(Rule::expr) {
+            Some(high) => Iterable::Range(first, self.expr(high)),
+            None => Iterable::List(first),
+        }
+    }
+
+    fn missing_semicolon(&self, value: Span) {
+        let end = Span { start: value.end, ..value };
+        let error = Diagnostic::new(Code::UnexpectedToken, end, "expected `;` after this expression");
+        self.error(error.help("only the last expression of a body, its value, has no `;`").also(value, "this one"));
+    }
+
+    fn branch_goes_on(&self, branch: &Expr, next: Span) {
+        let sentence = "an `if` that begins a statement ends at its `}`";
+        let error = Diagnostic::new(Code::UnexpectedToken, next, sentence).label("this begins a new expression");
+        self.error(error.help("put the `if` into parentheses to go on with its value").also(branch.span, "this `if`"));
+    }
+}
+
+/// `list.push(x);` is a statement of its own.
+fn push_or_effect(value: Expr) -> Statement {
+    if let ExprKind::Call { callee, arguments } = &value.kind
+        && let ExprKind::MemberOf { value: list, name } = &callee.kind
+        && let ExprKind::Name(list_name) = &list.kind
+        && let [argument] = arguments.as_slice()
+        && name.node == "push"
+        && argument.name.is_none()
+    {
+        let list = Name { node: list_name.clone(), span: list.span };
+        return Statement::Push { list, value: argument.value.clone() };
+    }
+    Statement::Effect(value)
+}
+
+/// Whether an arm ends in an expression. An `if` without one, or without `else`, only acts.
+fn has_value(branch: &Expr) -> bool {
+    let ends = |body: &Body| body.value.is_some();
+    matches!(&branch.kind, ExprKind::If { then, otherwise: Some(otherwise), .. } if ends(then) || ends(otherwise))
+}
