@@ -1,6 +1,7 @@
 //! The mgraph language: text -> tree -> typed graph IR, and what may be done with the IR without a backend.
 
 pub mod ast;
+pub mod bind;
 pub mod config;
 pub mod diagnostic;
 pub mod dim;
@@ -8,3 +9,6 @@ pub mod ir;
 pub mod load;
 pub mod parser;
 pub mod source;
+
+#[cfg(test)]
+mod testing;

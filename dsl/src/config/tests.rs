@@ -4,45 +4,11 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    ir::{BlockId, LoadFunction, LoadType, Numerics, Scalar},
-    source::{PRELUDE, Sources, Span},
+    ir::{LoadFunction, Scalar},
+    testing::{HERE, binary, config, load, path, program, setting as field, text},
 };
 
-fn load(kind: LoadKind) -> Load {
-    Load { kind, ty: LoadType::Int, span: Span { file: PRELUDE, start: 0, end: 1 } }
-}
-
-fn path(name: &str) -> ConfigPath {
-    name.split('.').map(str::to_owned).collect()
-}
-
-fn config(name: &str) -> Load {
-    load(LoadKind::Config(path(name)))
-}
-
-fn binary(op: LoadBinary, a: Load, b: Load) -> Load {
-    load(LoadKind::Binary(op, Box::new(a), Box::new(b)))
-}
-
-fn field(name: &str, ty: FieldType, keys: &[&str], otherwise: Option<Load>) -> ConfigField {
-    let keys = keys.iter().map(|k| (*k).to_owned()).collect();
-    ConfigField {
-        path: path(name),
-        ty,
-        keys,
-        otherwise,
-        condition: None,
-        span: Span { file: PRELUDE, start: 0, end: 1 },
-    }
-}
-
-fn text(t: &str) -> Load {
-    load(LoadKind::Text(t.into()))
-}
-
 fn family() -> Program {
-    let mut sources = Sources::default();
-    sources.add("prelude.mgraph", "x");
     let hidden = field("hidden", FieldType::Dim, &["hidden_size"], None);
     let heads = field("heads", FieldType::Dim, &["num_attention_heads"], None);
     let head_dim = field(
@@ -75,7 +41,7 @@ fn family() -> Program {
     let require = Require {
         condition: binary(LoadBinary::Equal, whole, load(LoadKind::Int(0))),
         text: "hidden % heads == 0".into(),
-        span: Span { file: PRELUDE, start: 0, end: 1 },
+        span: HERE,
     };
     let executed = load(LoadKind::Call(LoadFunction::Maximum, vec![config("vit.taps")]));
     let executed = binary(LoadBinary::Add, executed, load(LoadKind::Int(1)));
@@ -92,20 +58,7 @@ fn family() -> Program {
         Setting::Require(require),
         Setting::Let { path: path("executed"), value: executed, condition: None },
     ];
-    Program {
-        name: "toy".into(),
-        model_types: vec![],
-        doc: String::new(),
-        digest: String::new(),
-        sources,
-        config: settings,
-        ops: vec![],
-        blocks: vec![],
-        model: BlockId(0),
-        roots: vec![String::new()],
-        numerics: Numerics { tf32: false, contraction: false },
-        contract: vec![],
-    }
+    program(settings, vec![])
 }
 
 fn good() -> Value {

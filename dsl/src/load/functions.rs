@@ -48,9 +48,7 @@ pub(super) fn call(function: LoadFunction, arguments: Vec<Val>, span: Span) -> R
                 let x = x.float(span)?;
                 match x.floor() {
                     _ if !x.is_finite() => Err(error(LoadErrorKind::NotFinite(x))),
-                    down if (-TWO_63..TWO_63).contains(&down) => {
-                        Ok(Val::Int(down as i64))
-                    }
+                    down if (-TWO_63..TWO_63).contains(&down) => Ok(Val::Int(down as i64)),
                     _ => Err(error(LoadErrorKind::Overflow(format!("int({x:?})")))),
                 }
             }
