@@ -1,0 +1,64 @@
+//! The `mlxcel` command line. One file per command; this one has the table of commands, exit codes and progress.
+
+mod generate;
+mod import;
+mod parity;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{error::Result, family::Family};
+
+/// Exit codes, the same for every command.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; for `parity`: every stage within its bound
+  1  `parity`: some stage diverged
+  2  could not run: wrong arguments, unreadable input, a model that cannot be served";
+
+#[derive(Parser)]
+#[command(name = "mlxcel", version, about = "Runs model families written in .mgraph on MLX and on IREE.", after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Generate text from a prompt
+    Generate(generate::Arguments),
+    /// Turn a GGUF file into a checkpoint directory
+    Import(import::Arguments),
+    /// Compare a backend with reference numbers, stage by stage
+    Parity(parity::Arguments),
+}
+
+/// What a command found out, where that is not an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Done,
+    Diverged,
+}
+
+/// Runs the command of this process's arguments over `families`: the whole of a binary's `main`.
+pub fn main(families: &'static [&'static Family]) -> ExitCode {
+    let verdict = match Cli::parse().command {
+        Command::Generate(arguments) => generate::run(families, arguments),
+        Command::Import(arguments) => import::run(arguments),
+        Command::Parity(arguments) => parity::run(families, arguments),
+    };
+    exit_code(verdict)
+}
+
+fn exit_code(verdict: Result<Verdict>) -> ExitCode {
+    match verdict {
+        Ok(Verdict::Done) => ExitCode::SUCCESS,
+        Ok(Verdict::Diverged) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `mlxcel parity`: a table of stages, flushed line by line.
+
+use std::path::PathBuf;
+
+use super::Verdict;
+use crate::{
+    backend::Backend,
+    error::Result,
+    family::Family,
+    model::Model,
+    parity::{self, Golden, Outcome, Row},
+    session::{Float, Numerics},
+};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Checkpoint directory
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// The backend to judge
+    #[arg(long, value_enum)]
+    a: Backend,
+    /// Reference numbers: inputs as `input.*`, stages by probe name; bounds from the .json beside it, else the family's contract
+    #[arg(long = "ref", value_name = "FILE.safetensors")]
+    reference: PathBuf,
+    /// `pinned`: op order exactly as written; `fused`: declared twins may stand in
+    #[arg(long, value_enum, default_value_t = Numerics::Pinned)]
+    numerics: Numerics,
+    /// Activation dtype
+    #[arg(long, value_enum, default_value_t = Float::F32)]
+    dtype: Float,
+}
+
+pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
+    let golden = Golden::open(&arguments.reference)?;
+    let model = Model::open(&arguments.model, families)?;
+    let settings =
+        parity::Settings { backend: arguments.a, numerics: arguments.numerics, dtype: arguments.dtype };
+    println!("{:24} {:>18} {:>10} {:>10} {:>8}  verdict", "stage", "shape", "max_abs", "rms", "outside");
+    let passed = parity::run(&model, &golden, settings, &mut print_row)?;
+    Ok(if passed { Verdict::Done } else { Verdict::Diverged })
+}
+
+fn print_row(row: &Row) {
+    let verdict = if row.passed() { "ok" } else { "DIVERGED" };
+    match &row.outcome {
+        Outcome::Compared { shape, difference: d } => {
+            let shape = format!("{shape:?}");
+            print!("{:24} {shape:>18} {:>10.2e} {:>10.2e} {:>8}  {verdict}", row.stage, d.max_abs, d.rms, d.outside);
+            match &d.worst {
+                Some(worst) if !row.passed() => {
+                    println!(" at {:?}: {:e}, reference {:e}", worst.index, worst.a, worst.b);
+                }
+                _ => println!(),
+            }
+        }
+        Outcome::Mismatch(reason) => println!("{:24} {verdict}: {reason}", row.stage),
+        Outcome::NotProbed => println!("{:24} {verdict}: the family has no probe of this name", row.stage),
+    }
+}

@@ -1,0 +1,145 @@
+//! One request over a session: prefill in chunks, then decode token by token. What batching will share.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    error::{Result, bail},
+    sampler::Sampler,
+    session::{Batch, Session},
+};
+
+/// Why generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// An end-of-sequence token, which is neither printed nor counted.
+    Stop,
+    /// `max_tokens` were generated.
+    Length,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    pub tokens: Vec<u32>,
+    pub finish: Finish,
+    pub prompt_tokens: usize,
+    pub prefill: Duration,
+    /// From the first sampled token to the last.
+    pub decode: Duration,
+    /// Forward passes of the decode phase.
+    pub decode_steps: usize,
+}
+
+impl Outcome {
+    pub fn prefill_rate(&self) -> f64 {
+        rate(self.prompt_tokens, self.prefill)
+    }
+
+    pub fn decode_rate(&self) -> f64 {
+        rate(self.decode_steps, self.decode)
+    }
+}
+
+fn rate(count: usize, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+}
+
+/// Refuse before any work what can never fit. `capacity` is the session's; the message names the knob.
+pub fn admit(prompt: usize, max_tokens: usize, capacity: usize) -> Result<()> {
+    if prompt == 0 {
+        bail!("the prompt has no tokens: there is nothing to continue");
+    }
+    // The last generated token is never fed back, so it takes no position.
+    let needed = prompt + max_tokens.saturating_sub(1);
+    if needed > capacity {
+        bail!(
+            "the prompt has {prompt} tokens and --max-tokens is {max_tokens}: that needs {needed} positions, \
+             but the context holds {capacity}. Raise --ctx-size to {needed} or more, or shorten the prompt"
+        );
+    }
+    Ok(())
+}
+
+/// Runs `prompt` and up to `max_tokens` further tokens from position 0. `on_token` sees each token as it is
+/// sampled and may end the run by answering `false`.
+pub fn generate(
+    session: &mut dyn Session,
+    sampler: &mut Sampler,
+    prompt: &[u32],
+    max_tokens: usize,
+    eos: &[u32],
+    on_token: &mut dyn FnMut(u32) -> Result<bool>,
+) -> Result<Outcome> {
+    admit(prompt.len(), max_tokens, session.capacity())?;
+    let begun = Instant::now();
+    let mut outcome = Outcome {
+        tokens: Vec::new(),
+        finish: Finish::Length,
+        prompt_tokens: prompt.len(),
+        prefill: Duration::ZERO,
+        decode: Duration::ZERO,
+        decode_steps: 0,
+    };
+    let mut logits = prefill(session, prompt)?;
+    outcome.prefill = begun.elapsed();
+    let begun = Instant::now();
+    while outcome.tokens.len() < max_tokens {
+        let token = sampler.sample(&logits)?;
+        if eos.contains(&token) {
+            outcome.finish = Finish::Stop;
+            break;
+        }
+        outcome.tokens.push(token);
+        let go_on = on_token(token)?;
+        if !go_on || outcome.tokens.len() == max_tokens {
+            break;
+        }
+        let position = prompt.len() + outcome.tokens.len() - 1;
+        logits = session.step(&Batch::row(&[token as i32], position, 1), None)?.to_f32();
+        outcome.decode_steps += 1;
+    }
+    outcome.decode = begun.elapsed();
+    Ok(outcome)
+}
+
+/// Feeds `prompt` from position 0 in the chunks that the session asks for; the logits of its last token.
+pub fn prefill(session: &mut dyn Session, prompt: &[u32]) -> Result<Vec<f32>> {
+    let tokens: Vec<i32> = prompt.iter().map(|t| *t as i32).collect();
+    let mut done = 0;
+    loop {
+        let left = &tokens[done..];
+        let width = session.width(left.len());
+        let taken = left.len().min(width);
+        let logits = session.step(&Batch::row(&left[..taken], done, width), None)?;
+        done += taken;
+        if done == tokens.len() {
+            return Ok(logits.to_f32());
+        }
+    }
+}
+
+/// The widths that [`prefill`] of `tokens` tokens and decoding will ask for: what [`Session::prepare`] needs.
+pub fn widths(session: &dyn Session, tokens: usize) -> Vec<usize> {
+    let mut widths = vec![1];
+    let mut left = tokens;
+    while left > 0 {
+        let width = session.width(left);
+        if !widths.contains(&width) {
+            widths.push(width);
+        }
+        left -= left.min(width);
+    }
+    widths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::admit;
+
+    #[test]
+    fn what_can_never_fit_is_refused_with_the_knob_to_turn() {
+        let message = admit(300, 128, 256).unwrap_err().to_string();
+        assert!(message.contains("--ctx-size to 427"), "{message}");
+        assert!(admit(129, 128, 256).is_ok());
+        assert!(admit(0, 1, 256).is_err());
+    }
+}

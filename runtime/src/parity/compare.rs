@@ -1,0 +1,128 @@
+//! How far two tensors are from each other: the numbers of one row of the parity table.
+
+use crate::tensor::Tensor;
+
+/// What a stage may differ by. A bound that is absent does not judge.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Bound {
+    /// Largest `|a - b|` of any element; with `rtol`, of any element beyond `rtol * |b|`.
+    pub max_abs: Option<f64>,
+    pub rtol: Option<f64>,
+    /// Root of the mean of squared differences.
+    pub rms: Option<f64>,
+}
+
+/// `a` beside the reference `b`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    pub max_abs: f64,
+    pub rms: f64,
+    /// Root mean square of the reference: the size of the numbers.
+    pub scale: f64,
+    pub worst: Option<Worst>,
+    /// Elements outside the bound (all of them where shapes disagree).
+    pub outside: usize,
+    pub rms_ok: bool,
+}
+
+/// The element furthest outside the bound, or with the largest difference.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Worst {
+    pub index: Vec<usize>,
+    pub a: f64,
+    pub b: f64,
+}
+
+impl Difference {
+    pub fn within(&self) -> bool {
+        self.outside == 0 && self.rms_ok
+    }
+}
+
+/// Shapes must agree but for leading axes of size 1. `Err` names both shapes.
+pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, String> {
+    let trimmed = |shape: &[usize]| shape.iter().copied().skip_while(|d| *d == 1).collect::<Vec<_>>();
+    if trimmed(&a.shape) != trimmed(&b.shape) {
+        return Err(format!("shape {:?}, but the reference has {:?}", a.shape, b.shape));
+    }
+    let (left, right) = (a.to_f64(), b.to_f64());
+    let mut difference =
+        Difference { max_abs: 0.0, rms: 0.0, scale: 0.0, worst: None, outside: 0, rms_ok: true };
+    let (mut worst_excess, mut worst_at) = (f64::NEG_INFINITY, None);
+    for (i, (x, y)) in left.iter().zip(&right).enumerate() {
+        // Equal values include equal infinities; NaN agrees with NaN only.
+        let delta = if x == y || (x.is_nan() && y.is_nan()) { 0.0 } else { (x - y).abs() };
+        let delta = if delta.is_nan() { f64::INFINITY } else { delta };
+        let allowed = match (bound.max_abs, bound.rtol) {
+            (None, None) => f64::INFINITY,
+            (abs, rel) => abs.unwrap_or(0.0) + rel.unwrap_or(0.0) * y.abs(),
+        };
+        difference.outside += usize::from(delta > allowed);
+        difference.max_abs = difference.max_abs.max(delta);
+        difference.rms += delta * delta;
+        difference.scale += y * y;
+        let excess = if allowed.is_finite() { delta - allowed } else { delta };
+        if excess > worst_excess {
+            (worst_excess, worst_at) = (excess, Some(i));
+        }
+    }
+    let count = left.len().max(1) as f64;
+    difference.rms = (difference.rms / count).sqrt();
+    difference.scale = (difference.scale / count).sqrt();
+    difference.rms_ok = bound.rms.is_none_or(|limit| difference.rms <= limit);
+    difference.worst = worst_at.map(|i| Worst { index: unravel(i, &b.shape), a: left[i], b: right[i] });
+    Ok(difference)
+}
+
+fn unravel(mut flat: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|d| {
+            let at = flat % d;
+            flat /= d;
+            at
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[f32]) -> Tensor {
+        Tensor::from_f32(&[1, values.len()], values)
+    }
+
+    #[test]
+    fn a_difference_outside_the_bound_is_counted_and_located() {
+        let bound = Bound { max_abs: Some(0.1), ..Bound::default() };
+        let d = compare(&row(&[1.0, 2.5, 3.05]), &row(&[1.0, 2.0, 3.0]), bound).unwrap();
+        assert_eq!((d.outside, d.within()), (1, false));
+        assert_eq!(d.worst.unwrap().index, [0, 1]);
+    }
+
+    #[test]
+    fn nan_agrees_with_nan_only() {
+        let bound = Bound { max_abs: Some(1e9), ..Bound::default() };
+        assert!(compare(&row(&[f32::NAN]), &row(&[f32::NAN]), bound).unwrap().within());
+        assert!(!compare(&row(&[f32::NAN]), &row(&[0.0]), bound).unwrap().within());
+        assert!(compare(&row(&[f32::INFINITY]), &row(&[f32::INFINITY]), bound).unwrap().within());
+    }
+
+    #[test]
+    fn rtol_widens_with_the_reference() {
+        let bound = Bound { max_abs: Some(0.0), rtol: Some(1e-2), rms: None };
+        assert!(compare(&row(&[100.5]), &row(&[100.0]), bound).unwrap().within());
+        assert!(!compare(&row(&[0.5]), &row(&[0.0]), bound).unwrap().within());
+    }
+
+    #[test]
+    fn shapes_may_differ_by_leading_ones_only() {
+        let flat = Tensor::from_f32(&[2], &[1.0, 2.0]);
+        assert!(compare(&row(&[1.0, 2.0]), &flat, Bound::default()).is_ok());
+        assert!(compare(&Tensor::from_f32(&[2, 1], &[1.0, 2.0]), &flat, Bound::default()).is_err());
+    }
+}
