@@ -34,16 +34,21 @@ pub fn parse(sources: &Sources, file: FileId) -> Result<ast::File, Vec<Diagnosti
     }
     let (tokens, mut errors) = scan::scan(file, text);
     let mut split = split::split(file, text, &tokens);
-    mark_broken(&mut split.pieces, &tokens, &errors);
+    mark_broken(&mut split, &tokens, &errors);
     errors.append(&mut split.errors);
 
+    let text_of = |piece: &split::Piece| {
+        let first = tokens[piece.tokens.start];
+        &text[first.start..first.end]
+    };
     let builder = Builder::new(file, text, &tokens);
     let mut tree = ast::File { header: None, items: Vec::new() };
     for (index, piece) in split.pieces.iter().enumerate() {
         let (first, last) = (tokens[piece.tokens.start], tokens[piece.tokens.end - 1]);
-        let is_header = &text[first.start..first.end] == "family";
-        if is_header && index > 0 {
-            errors.push(misplaced_header(builder.span(first.start, first.end), tree.header.as_ref()));
+        if index > 0 && text_of(piece) == "family" {
+            let is_second = split.pieces.first().is_some_and(|first| text_of(first) == "family");
+            errors.push(misplaced_header(builder.span(first.start, first.end), is_second));
+            continue;
         }
         if piece.broken {
             continue;
@@ -68,22 +73,28 @@ pub fn parse(sources: &Sources, file: FileId) -> Result<ast::File, Vec<Diagnosti
     if errors.is_empty() { Ok(tree) } else { Err(errors) }
 }
 
-/// A piece with an error in its strings, comments or characters is not parsed: the grammar would stumble there again.
-fn mark_broken(pieces: &mut [split::Piece], tokens: &[scan::Token], errors: &[Diagnostic]) {
-    for error in errors {
-        let at = error.span.start as usize;
-        let piece = pieces.iter_mut().rfind(|piece| tokens[piece.tokens.start].start <= at);
-        if let Some(piece) = piece {
-            piece.broken = true;
-        }
+/// A piece with an error in its strings, comments or characters is not parsed, and its brackets are not judged: what
+/// was lost there would be missed again.
+fn mark_broken(split: &mut split::Split, tokens: &[scan::Token], errors: &[Diagnostic]) {
+    let pieces = &mut split.pieces;
+    let piece_at = |pieces: &[split::Piece], error: &Diagnostic| {
+        pieces.iter().rposition(|piece| tokens[piece.tokens.start].start <= error.span.start as usize)
+    };
+    let broken: Vec<_> = errors.iter().filter_map(|error| piece_at(pieces, error)).collect();
+    for &index in &broken {
+        pieces[index].broken = true;
     }
+    let brackets = [Code::UnclosedBracket, Code::UnmatchedBracket];
+    split.errors.retain(|error| {
+        !brackets.contains(&error.code) || !piece_at(pieces, error).is_some_and(|index| broken.contains(&index))
+    });
 }
 
-fn misplaced_header(span: Span, first: Option<&ast::Header>) -> Diagnostic {
-    match first {
-        Some(first) => Diagnostic::new(Code::MisplacedHeader, span, "a file describes one family")
-            .also(first.name.span, "the family of this file"),
-        None => Diagnostic::new(Code::MisplacedHeader, span, "`family` stands before everything else")
-            .help("move this line to the top of the file"),
+fn misplaced_header(span: Span, is_second: bool) -> Diagnostic {
+    if is_second {
+        Diagnostic::new(Code::MisplacedHeader, span, "a file describes one family, and this is the second `family`")
+    } else {
+        Diagnostic::new(Code::MisplacedHeader, span, "`family` stands before everything else")
+            .help("move this line to the top of the file")
     }
 }

@@ -106,13 +106,20 @@ impl Builder<'_> {
     }
 
     fn postfix(&self, value: Expr, op: Pair<'_, Rule>) -> Expr {
-        let span = value.span.to(self.place(&op));
+        let place = self.place(&op);
+        let span = value.span.to(place);
         let rule = op.as_rule();
         let mut parts = Children::of(op);
         let value = Box::new(value);
         let kind = match rule {
             Rule::call => ExprKind::Call { callee: value, arguments: self.arguments(parts.maybe(Rule::arguments)) },
-            Rule::subscript => ExprKind::Subscript { value, slots: parts.all(Rule::slot, |pair| self.slot(pair)) },
+            Rule::subscript => {
+                let slots = parts.all(Rule::slot, |pair| self.slot(pair));
+                if slots.is_empty() {
+                    self.error(Diagnostic::new(Code::UnexpectedToken, place, "expected an index between `[` and `]`"));
+                }
+                ExprKind::Subscript { value, slots }
+            }
             Rule::member_of => ExprKind::MemberOf { value, name: self.name(parts.one(Rule::name)) },
             Rule::probe => ExprKind::Probe { value, name: self.string(parts.one(Rule::string)) },
             other => outside_grammar(other),

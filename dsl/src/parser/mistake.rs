@@ -5,7 +5,7 @@ use pest::error::{Error, ErrorVariant, InputLocation};
 use super::build::Builder;
 use super::scan::Kind;
 use super::split::Piece;
-use super::words::{RESERVED, Rule, is_operator, thing, token};
+use super::words::{RESERVED, Rule, begins_expression, follows_expression, is_operator, thing, token};
 use crate::diagnostic::{Code, Diagnostic};
 
 /// `base` is where the text that was parsed begins in the file.
@@ -17,11 +17,11 @@ pub fn explain(error: &Error<Rule>, base: usize, piece: &Piece, builder: &Builde
         ErrorVariant::CustomError { .. } => &[],
     };
     let found = Found::at(at, piece, builder);
-    let sentence = format!("expected {}, found {}", list(expected), found.shown());
-    if found.reserved && expected.contains(&Rule::name) {
-        let sentence = format!("`{}` is a reserved word, expected {}", found.text, list(expected));
+    if found.reserved && found.names_something(expected) {
+        let sentence = format!("`{}` is a reserved word, and cannot be a name", found.text);
         return Diagnostic::new(Code::ReservedWord, found.span(builder), sentence).help("choose another name");
     }
+    let sentence = format!("expected {}, found {}", list(expected), found.shown());
     let diagnostic = Diagnostic::new(Code::UnexpectedToken, found.span(builder), sentence);
     match hint(expected, &found) {
         Some(help) => diagnostic.help(help),
@@ -32,7 +32,8 @@ pub fn explain(error: &Error<Rule>, base: usize, piece: &Piece, builder: &Builde
 /// The token at a place, and those around it.
 struct Found<'a> {
     text: &'a str,
-    before: &'a str,
+    /// The nearer one first.
+    before: [&'a str; 2],
     after: &'a str,
     reserved: bool,
     /// Bytes; empty at the end of the item.
@@ -53,7 +54,7 @@ impl<'a> Found<'a> {
         let text = text_of(index);
         Found {
             text,
-            before: if index > piece.tokens.start { text_of(index - 1) } else { "" },
+            before: [1, 2].map(|back| if index >= piece.tokens.start + back { text_of(index - back) } else { "" }),
             after: text_of(index + 1),
             reserved: inside && RESERVED.contains(&text),
             place: match builder.tokens.get(index) {
@@ -68,6 +69,14 @@ impl<'a> Found<'a> {
         builder.span(self.place.0, self.place.1)
     }
 
+    /// Whether the author meant the word as a name.
+    fn names_something(&self, expected: &[Rule]) -> bool {
+        let begins = expected.iter().any(|rule| begins_expression(*rule) && *rule != Rule::name);
+        let has = |rules: &[Rule]| rules.iter().any(|rule| expected.contains(rule));
+        !begins && has(&[Rule::name, Rule::pattern, Rule::each_names])
+            || self.after == ":" && has(&[Rule::setting, Rule::member, Rule::parameter])
+    }
+
     fn shown(&self) -> String {
         if self.at_end_of_file { "the end of the file".into() } else { format!("`{}`", self.text) }
     }
@@ -75,19 +84,25 @@ impl<'a> Found<'a> {
 
 /// `a, b or c`
 fn list(expected: &[Rule]) -> String {
-    let useful = expected.iter().filter(|rule| !is_operator(**rule));
+    let after_expression = expected.iter().any(|rule| is_operator(*rule));
+    let before_expression = expected.contains(&Rule::truth) && expected.contains(&Rule::name);
     // After a whole expression the missing `;` is the news, not that another statement could follow it.
-    let ended = expected.contains(&Rule::ended);
-    let mut words: Vec<String> = useful
-        .filter(|rule| !(ended && **rule == Rule::statement))
-        .filter_map(|rule| token(*rule).map(|text| format!("`{text}`")).or_else(|| thing(*rule).map(String::from)))
-        .collect();
-    let mut seen = Vec::new();
-    words.retain(|word| {
-        let is_new = !seen.contains(word);
-        seen.push(word.clone());
-        is_new
-    });
+    let ends_statement = expected.contains(&Rule::semi);
+    let mut words: Vec<String> = Vec::new();
+    for &rule in expected {
+        let word = match token(rule) {
+            _ if after_expression && follows_expression(rule) || ends_statement && rule == Rule::statement => continue,
+            _ if before_expression && begins_expression(rule) => "an expression".to_string(),
+            Some(text) => format!("`{text}`"),
+            None => match thing(rule) {
+                Some(thing) => thing.to_string(),
+                None => continue,
+            },
+        };
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
     match words.as_slice() {
         [] => "an operator".into(),
         [only] => only.clone(),
@@ -97,26 +112,26 @@ fn list(expected: &[Rule]) -> String {
 
 /// What people write who come from other languages.
 fn hint(expected: &[Rule], found: &Found<'_>) -> Option<String> {
-    let awaits_member = expected.iter().any(|rule| matches!(rule, Rule::setting | Rule::member));
+    let has = |rule| expected.contains(&rule);
+    let after_expression = expected.iter().any(|rule| is_operator(*rule));
+    let begins_with_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let help = match (found.before, found.text) {
-        ("&", "&") => "`&` serves load booleans and boolean tensors alike; there is no `&&`",
-        ("|", "|") => "`|` serves load booleans and boolean tensors alike; there is no `||`",
-        (_, ";" | ",") if awaits_member => "declarations need no separator",
-        (_, "=") if expected.contains(&Rule::ended) => {
-            "only a whole variable is assigned, `name = value;`; equality is `==`"
-        }
-        (_, "=") if expected.iter().any(|rule| is_operator(*rule)) => "equality is `==`",
-        (_, ":") if expected.contains(&Rule::equals) => "a `let` has no type: it has that of its value",
-        ("}", "@" | "." | "+" | "*" | "/" | "%" | "|" | "&" | "==" | "!=" | "<" | "<=" | ">" | ">=" | "<<" | ">>")
-            if expected.contains(&Rule::statement) =>
-        {
+        (["&", _], "&") => "`&` serves load booleans and boolean tensors alike; there is no `&&`",
+        (["|", _], "|") => "`|` serves load booleans and boolean tensors alike; there is no `||`",
+        (_, ";" | ",") if has(Rule::setting) || has(Rule::member) => "declarations need no separator",
+        (_, "=") if has(Rule::statement) => "only a whole variable is assigned, `name = value;`; equality is `==`",
+        (_, "=") if after_expression => "equality is `==`",
+        (_, ":") if has(Rule::equals) => "a `let` has no type: it has that of its value",
+        (
+            ["}", _],
+            "@" | "." | "+" | "*" | "/" | "%" | "|" | "&" | "==" | "!=" | "<" | "<=" | ">" | ">=" | "<<" | ">>",
+        ) if has(Rule::statement) => {
             "an `if` that begins a statement ends at its `}`; put it into parentheses to go on with its value"
         }
-        (".", _) if expected == [Rule::name] => "a number has digits on both sides of its dot",
-        (_, ".") if found.after.starts_with(|c: char| c.is_ascii_digit()) => {
-            "a number has digits on both sides of its dot"
-        }
-        ("return", _) => "the last expression of a body, without `;`, is its value",
+        ([".", number], _) if begins_with_digit(number) => "a number has digits on both sides of its dot",
+        ([".", _], index) if begins_with_digit(index) => "elements are counted in brackets, `x[0]`",
+        (_, ".") if begins_with_digit(found.after) => "a number has digits on both sides of its dot",
+        _ if found.reserved && has(Rule::truth) => "this word is reserved",
         _ => return None,
     };
     Some(help.into())

@@ -170,14 +170,25 @@ impl Scanner<'_> {
     }
 
     fn unknown(&mut self, character: char) {
+        // One mistake, such as a string in the wrong quotes, is said once a line.
+        let line = self.text[..self.at].rfind('\n').map_or(0, |end| end + 1);
+        let is_known = self
+            .errors
+            .last()
+            .is_some_and(|last| last.code == Code::UnknownCharacter && last.span.start as usize >= line);
         let same = self.text[self.at..].chars().take_while(|c| *c == character).count() * character.len_utf8();
         let help = match character {
             '\'' => Some("strings are written with `\"`"),
             '^' => Some("powers are products, or `pow(x, y)` of load numbers"),
             '~' => Some("negation is `!`"),
             '#' => Some("comments begin with `//`"),
+            _ if character.is_alphabetic() => Some("names are ASCII"),
             _ => None,
         };
+        if is_known {
+            self.at += same;
+            return;
+        }
         let shown = if character.is_control() { character.escape_unicode().to_string() } else { character.to_string() };
         self.error(Code::UnknownCharacter, same, format!("the language has no character `{shown}`")).help =
             help.map(String::from);

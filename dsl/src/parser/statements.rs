@@ -8,14 +8,6 @@ use crate::ast::{Body, Expr, ExprKind, Iterable, Name, Statement};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::source::Span;
 
-/// A statement, and what is open until the next one is seen.
-enum Step {
-    Done(Statement),
-    /// An expression without `;`: the value, if it is the last.
-    Unended(Expr),
-    Branch(Expr),
-}
-
 impl Builder<'_> {
     pub fn body(&self, pair: Pair<'_, Rule>) -> Body {
         let span = self.place(&pair);
@@ -26,35 +18,34 @@ impl Builder<'_> {
             next = parts.any();
             let is_last = next.is_none();
             match self.statement(pair) {
-                Step::Done(statement) => body.statements.push(statement),
-                Step::Unended(value) if is_last => body.value = Some(Box::new(value)),
-                Step::Unended(value) => {
-                    self.missing_semicolon(value.span);
-                    body.statements.push(Statement::Effect(value));
-                }
-                Step::Branch(branch) if is_last && has_value(&branch) => body.value = Some(Box::new(branch)),
-                Step::Branch(branch) => {
-                    if let Some(next) = &next
-                        && has_value(&branch)
-                        && next.as_str().starts_with(['-', '['])
-                    {
-                        self.branch_goes_on(&branch, self.place(next));
+                (Statement::Effect(value), false) if is_last => body.value = Some(Box::new(value)),
+                (Statement::If(branch), _) if is_last && has_value(&branch) => body.value = Some(Box::new(branch)),
+                (statement, ended) => {
+                    match (&statement, &next) {
+                        (Statement::Effect(value), _) if !ended => self.missing_semicolon(value),
+                        (Statement::If(branch), Some(next))
+                            if has_value(branch) && next.as_str().starts_with(['-', '[']) =>
+                        {
+                            self.branch_goes_on(branch, self.place(next));
+                        }
+                        _ => {}
                     }
-                    body.statements.push(Statement::If(branch));
+                    body.statements.push(statement);
                 }
             }
         }
         body
     }
 
-    fn statement(&self, pair: Pair<'_, Rule>) -> Step {
+    /// A statement, and whether it is ended: an expression without `;` is the value of its body, if it is the last.
+    fn statement(&self, pair: Pair<'_, Rule>) -> (Statement, bool) {
         let inner = Children::of(pair).first();
         let rule = inner.as_rule();
         if rule == Rule::branch {
-            return Step::Branch(self.branch(inner));
+            return (Statement::If(self.branch(inner)), true);
         }
         let mut parts = Children::of(inner);
-        Step::Done(match rule {
+        let statement = match rule {
             Rule::let_statement => Statement::Let {
                 mutable: parts.maybe(Rule::mutable).is_some(),
                 names: Children::of(parts.one(Rule::pattern)).all(Rule::name, |pair| self.name(pair)),
@@ -72,12 +63,13 @@ impl Builder<'_> {
             Rule::effect => {
                 let value = self.expr(parts.one(Rule::expr));
                 if parts.maybe(Rule::ended).is_none() {
-                    return Step::Unended(value);
+                    return (Statement::Effect(value), false);
                 }
                 push_or_effect(value)
             }
             other => outside_grammar(other),
-        })
+        };
+        (statement, true)
     }
 
     pub fn each_names(&self, pair: Pair<'_, Rule>) -> (Option<Name>, Name) {
@@ -98,10 +90,14 @@ impl Builder<'_> {
         }
     }
 
-    fn missing_semicolon(&self, value: Span) {
-        let end = Span { start: value.end, ..value };
+    fn missing_semicolon(&self, value: &Expr) {
+        let end = Span { start: value.span.end, ..value.span };
         let error = Diagnostic::new(Code::UnexpectedToken, end, "expected `;` after this expression");
-        self.error(error.help("only the last expression of a body, its value, has no `;`").also(value, "this one"));
+        let help = match &value.kind {
+            ExprKind::Name(word) if word == "return" => "the last expression of a body, without `;`, is its value",
+            _ => "only the last expression of a body, its value, has no `;`",
+        };
+        self.error(error.help(help).also(value.span, "this one"));
     }
 
     fn branch_goes_on(&self, branch: &Expr, next: Span) {

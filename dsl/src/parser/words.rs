@@ -102,7 +102,6 @@ pub fn thing(rule: Rule) -> Option<&'static str> {
         Rule::pattern | Rule::each_names => "a name",
         Rule::expr | Rule::iterable | Rule::range | Rule::argument | Rule::arguments => "an expression",
         Rule::slot => "an index",
-        Rule::ended => "`;`",
         Rule::otherwise => "`else`",
         Rule::condition => "`if`",
         Rule::each => "`for`",
@@ -138,5 +137,29 @@ pub fn is_operator(rule: Rule) -> bool {
             | Rule::probe
             | Rule::dot
             | Rule::at
+    )
+}
+
+/// What goes on after an expression without being an operator: a call, an index, the `=` behind the name of an argument.
+pub fn follows_expression(rule: Rule) -> bool {
+    is_operator(rule) || matches!(rule, Rule::open_paren | Rule::open_bracket | Rule::equals)
+}
+
+/// The ways in which an expression begins.
+pub fn begins_expression(rule: Rule) -> bool {
+    matches!(
+        rule,
+        Rule::name
+            | Rule::string
+            | Rule::number
+            | Rule::truth
+            | Rule::branch
+            | Rule::list
+            | Rule::group
+            | Rule::kw_if
+            | Rule::open_paren
+            | Rule::open_bracket
+            | Rule::negate
+            | Rule::not
     )
 }

@@ -1,0 +1,94 @@
+//! Every file below `ui/` is wrong, and says in `//~` lines what the front end must say about it. See `ui/README.md`.
+
+use std::path::{Path, PathBuf};
+
+use mgraph_dsl::diagnostic::Diagnostic;
+use mgraph_dsl::source::{FileId, Sources};
+
+const MARK: &str = "//~";
+
+fn diagnostics(sources: &Sources, file: FileId) -> Vec<Diagnostic> {
+    mgraph_dsl::parser::parse(sources, file).err().unwrap_or_default()
+}
+
+fn cases(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("the folder is part of the repository") {
+        let path = entry.expect("a readable folder").path();
+        if path.is_dir() {
+            cases(&path, found);
+        } else if path.extension().is_some_and(|end| end == "mgraph") {
+            found.push(path);
+        }
+    }
+    found.sort();
+}
+
+/// The text with what is said about it between its lines.
+fn annotate(text: &str, name: &str) -> String {
+    let mut sources = Sources::default();
+    let file = sources.add(name, text);
+    let said = diagnostics(&sources, file);
+    let mut out = String::new();
+    for (index, line) in text.lines().enumerate() {
+        out += line;
+        out += "\n";
+        for diagnostic in said.iter().filter(|diagnostic| sources.line_column(diagnostic.span).0 == index + 1) {
+            out += &comment(diagnostic, line, &sources);
+        }
+    }
+    let lines = text.lines().count();
+    for diagnostic in said.iter().filter(|diagnostic| sources.line_column(diagnostic.span).0 > lines) {
+        out += &comment(diagnostic, "", &sources);
+    }
+    out
+}
+
+fn comment(diagnostic: &Diagnostic, line: &str, sources: &Sources) -> String {
+    let column = sources.line_column(diagnostic.span).1;
+    let left = line.chars().count() + 1 - column.min(line.chars().count() + 1);
+    let length = sources.text(diagnostic.span).chars().count().min(left).max(1);
+    let carets = "^".repeat(length);
+    let place = match (column - 1).checked_sub(MARK.len()) {
+        Some(blanks) => format!("{MARK}{}{carets}", " ".repeat(blanks)),
+        // Carets cannot stand under the mark itself.
+        None => format!("{MARK} {column}{carets}"),
+    };
+    let mut out = format!("{place} {}: {}\n", diagnostic.code, diagnostic.message);
+    if !diagnostic.label.is_empty() {
+        out += &format!("{MARK}   label: {}\n", diagnostic.label);
+    }
+    if let Some(help) = &diagnostic.help {
+        out += &format!("{MARK}   help: {help}\n");
+    }
+    for (span, text) in &diagnostic.related {
+        out += &format!("{MARK}   also `{}`: {text}\n", sources.text(*span).lines().next().unwrap_or_default());
+    }
+    out
+}
+
+#[test]
+fn says_what_the_files_expect() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui");
+    let mut files = Vec::new();
+    cases(&folder, &mut files);
+    let bless = std::env::var_os("MGRAPH_BLESS").is_some();
+    let mut wrong = Vec::new();
+    for path in &files {
+        let expected = std::fs::read_to_string(path).expect("a readable file");
+        let text: String =
+            expected.lines().filter(|line| !line.starts_with(MARK)).map(|line| format!("{line}\n")).collect();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let actual = annotate(&text, &name);
+        assert!(actual.contains(MARK), "{} has no mistake, so it is no case", path.display());
+        if actual == expected {
+            continue;
+        }
+        if bless {
+            std::fs::write(path, actual).expect("a writable file");
+        } else {
+            wrong.push(format!("---- {}, as it is now:\n{actual}", path.display()));
+        }
+    }
+    assert!(!files.is_empty());
+    assert!(wrong.is_empty(), "{}\nMGRAPH_BLESS=1 writes what is said now into the files", wrong.join("\n"));
+}
