@@ -4,6 +4,7 @@
 // prompt's ids are arbitrary: speed does not depend on them.
 
 import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
 import { pathToFileURL } from "node:url";
 
@@ -16,12 +17,12 @@ const { values, positionals } = parseArgs({
         prefill: { type: "string", default: "256" },
         decode: { type: "string", default: "128" },
         repeats: { type: "string", default: "3" },
-        threads: { type: "string", default: "0" },
+        threads: { type: "string", default: String(availableParallelism()) },
     },
 });
 const [prefill, decode, repeats, threads] = ["prefill", "decode", "repeats", "threads"].map((name) => Number(values[name]));
 
-const llama = await getLlama({ gpu: false, build: "never", progressLogs: false, logLevel: "error", maxThreads: threads });
+const llama = await getLlama({ gpu: false, build: "never", progressLogs: false, logLevel: "error", maxThreads: 0 });
 const model = await llama.loadModel({ modelPath: positionals[0] });
 const context = await model.createContext({ contextSize: prefill + decode + 1, batchSize: prefill, threads });
 const sequence = context.getSequence();

@@ -6,17 +6,15 @@ the D tokens after it. The prompt's ids are arbitrary: speed does not depend on 
 
 import argparse
 import json
-import os
 import resource
 import sys
 import time
 from itertools import islice
-
-os.environ["HF_HUB_OFFLINE"] = "1"
+from pathlib import Path
 
 import mlx.core as mx
 from mlx_lm.generate import generate_step
-from mlx_lm.utils import load
+from mlx_lm.utils import load_model
 
 
 def timed(model, prompt, decode):
@@ -31,13 +29,13 @@ def timed(model, prompt, decode):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
+    parser.add_argument("model", type=Path)
     parser.add_argument("--prefill", type=int, default=256)
     parser.add_argument("--decode", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=1)
     arguments = parser.parse_args()
 
-    model, _ = load(arguments.model)
+    model, _ = load_model(arguments.model)
     prompt = [1000 + i * 37 % 30000 for i in range(arguments.prefill)]
     timed(model, prompt[:4], 2)
     runs = [timed(model, prompt, arguments.decode) for _ in range(arguments.repeats)]

@@ -1,0 +1,32 @@
+# The doors of the project. `make` alone lists them.
+
+.PHONY: help setup model demo test lint bench book
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## install what the build lacks
+	@.ci/setup
+
+model: setup ## fetch and import the real model
+	@.ci/model
+
+demo: model ## ask the real model one question on both backends
+	@.ci/demo
+
+lint: setup ## format, clippy and docs, all without warnings
+	cargo fmt --all --check
+	cargo clippy -q --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
+
+test: model lint ## everything that must hold
+	cargo test --workspace
+
+bench: model ## speed and memory beside mlx-lm and llama.cpp
+	@tests/benches/peers/setup
+	cargo bench --profile dev -p mgraph-tests --bench llm
+
+book: ## build the book into target/book
+	@command -v mdbook > /dev/null || [ -x .toolchain/bin/mdbook ] || cargo install --locked --root .toolchain mdbook@0.5.4
+	PATH="$$PATH:$$PWD/.toolchain/bin" mdbook build book
