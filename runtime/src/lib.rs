@@ -3,5 +3,6 @@
 
 
 pub mod error;
+pub mod hlo;
 pub mod session;
 pub mod tensor;

@@ -1,0 +1,355 @@
+//! The recorder that generated code calls: one method per primitive, a copyable handle per value. Types are checked as ops
+//! are recorded; the first impossible one is kept and reported by [`Build::finish`], so generated code needs no `?`.
+//! Equal ops on equal operands are recorded once and unread ones dropped: no other rewrite happens here.
+//!
+//! This file has what is not an op: arguments, states, probes, the end. `ops.rs` has the primitives.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use super::{
+    graph::{Argument, ArgumentKind, Graph, GraphResult, Node, Op, Part, ResultKind},
+    types::{DType, Type, V, axis},
+};
+use crate::error::{Result, bail};
+
+/// A weight as the checkpoint's binding gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WeightType {
+    Dense(Type),
+    /// `shape` is that of the dense matrix, `[.., n, k]`.
+    Packed {
+        shape: Vec<i64>,
+        bits: i64,
+        group: i64,
+    },
+}
+
+/// What a graph is built for.
+#[derive(Debug, Clone)]
+pub struct BuildOptions {
+    /// The dtype of `F`.
+    pub float: DType,
+    /// Declared twins may stand in.
+    pub fused: bool,
+    /// Probes become results.
+    pub probes: bool,
+    /// `T`.
+    pub positions: i64,
+    /// By field path.
+    pub weights: Arc<BTreeMap<String, WeightType>>,
+    /// By field path, for the rows and positions of this graph.
+    pub states: Arc<BTreeMap<String, Type>>,
+}
+
+/// A matrix that may be packed. A packed one is never expanded here: the prelude says how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matrix {
+    /// Of the dense matrix, `[.., n, k]`.
+    shape: Vec<i64>,
+    stored: StoredMatrix,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoredMatrix {
+    Dense(V),
+    /// `codes`: u32 `[.., n, k * bits / 32]`; `scales` and `biases`: `F[.., n, k / group]`.
+    Packed {
+        codes: V,
+        scales: V,
+        biases: V,
+        bits: i64,
+        group: i64,
+    },
+}
+
+impl Matrix {
+    pub(super) fn new(shape: Vec<i64>, stored: StoredMatrix) -> Matrix {
+        Matrix { shape, stored }
+    }
+
+    /// Of the dense matrix.
+    pub fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    pub fn packed(&self) -> bool {
+        matches!(self.stored, StoredMatrix::Packed { .. })
+    }
+
+    /// Bits of a code; 0 for a dense matrix.
+    pub fn bits(&self) -> i64 {
+        match self.stored {
+            StoredMatrix::Dense(_) => 0,
+            StoredMatrix::Packed { bits, .. } => bits,
+        }
+    }
+
+    /// Columns that share a scale; 0 for a dense matrix.
+    pub fn group(&self) -> i64 {
+        match self.stored {
+            StoredMatrix::Dense(_) => 0,
+            StoredMatrix::Packed { group, .. } => group,
+        }
+    }
+
+    pub(super) fn stored(&self) -> StoredMatrix {
+        self.stored
+    }
+}
+
+pub struct Build {
+    options: BuildOptions,
+    pub(super) nodes: Vec<Node>,
+    known: HashMap<Node, V>,
+    arguments: Vec<Argument>,
+    declared: HashMap<ArgumentKind, V>,
+    /// Present value of every state that was named, and whether it was assigned.
+    states: BTreeMap<String, (V, bool)>,
+    probes: Vec<(String, V)>,
+    fault: Option<String>,
+}
+
+impl Build {
+    pub fn new(options: BuildOptions) -> Build {
+        let mut build = Build {
+            options,
+            nodes: Vec::new(),
+            known: HashMap::new(),
+            arguments: Vec::new(),
+            declared: HashMap::new(),
+            states: BTreeMap::new(),
+            probes: Vec::new(),
+            fault: None,
+        };
+        // Value 0 stands for whatever has no type, once a fault is recorded.
+        build.record(Op::Constant(vec![0]), Vec::new(), Type::new(DType::F32, &[]));
+        build
+    }
+
+    /// The dtype of `F`.
+    pub fn f(&self) -> DType {
+        self.options.float
+    }
+
+    /// Whether declared twins may stand in.
+    pub fn fused(&self) -> bool {
+        self.options.fused
+    }
+
+    /// Whether probes are results of this graph.
+    pub fn probes(&self) -> bool {
+        self.options.probes
+    }
+
+    /// `T`, the positions that states show.
+    pub fn positions(&self) -> i64 {
+        self.options.positions
+    }
+
+    pub fn ty(&self, x: V) -> &Type {
+        &self.nodes[x.index()].ty
+    }
+
+    pub fn dtype(&self, x: V) -> DType {
+        self.ty(x).dtype
+    }
+
+    pub fn shape(&self, x: V) -> Vec<i64> {
+        self.ty(x).shape.clone()
+    }
+
+    /// Size of an axis, counted from the front, or from the back where negative.
+    pub fn dim(&mut self, x: V, at: i32) -> i64 {
+        match axis(at, self.ty(x).rank()) {
+            Some(at) => self.ty(x).shape[at],
+            None => {
+                let ty = self.ty(x).clone();
+                self.fail(format_args!("axis {at} of {ty} does not exist"));
+                1
+            }
+        }
+    }
+
+    /// Elements of a value.
+    pub fn size(&self, x: V) -> i64 {
+        self.ty(x).elements()
+    }
+
+    // ---- arguments
+
+    /// The next parameter of the graph.
+    pub fn input(&mut self, dtype: DType, shape: &[i64]) -> V {
+        let at = self.arguments.iter().filter(|a| matches!(a.kind, ArgumentKind::Input(_))).count();
+        self.argument(ArgumentKind::Input(at), Type::new(dtype, shape))
+    }
+
+    /// A dense weight, by field path.
+    pub fn weight(&mut self, path: &str) -> V {
+        match self.options.weights.get(path).cloned() {
+            Some(WeightType::Dense(ty)) => self.argument(ArgumentKind::Weight(path.into()), ty),
+            Some(WeightType::Packed { .. }) => self.fail(format_args!("weight {path} is packed and used as a tensor")),
+            None => self.fail(format_args!("weight {path} is not bound")),
+        }
+    }
+
+    /// A matrix, by field path.
+    pub fn matrix(&mut self, path: &str) -> Matrix {
+        let Some(WeightType::Packed { shape, bits, group }) = self.options.weights.get(path).cloned() else {
+            let dense = self.weight(path);
+            return Matrix::new(self.shape(dense), StoredMatrix::Dense(dense));
+        };
+        let columns = shape.last().copied().unwrap_or(0);
+        if bits <= 0 || group <= 0 || columns * bits % 32 != 0 || columns % group != 0 {
+            let what = format_args!("matrix {path} {shape:?} cannot be packed with {bits} bits in groups of {group}");
+            let stored = StoredMatrix::Dense(self.fail(what));
+            return Matrix::new(shape, stored);
+        }
+        let leading = &shape[..shape.len() - 1];
+        let with = |last: i64| [leading, &[last]].concat();
+        let (words, groups, float) = (with(columns * bits / 32), with(columns / group), self.f());
+        let mut part = |part, dtype, shape: &[i64]| {
+            self.argument(ArgumentKind::Packed(path.into(), part), Type::new(dtype, shape))
+        };
+        let stored = StoredMatrix::Packed {
+            codes: part(Part::Codes, DType::U32, &words),
+            scales: part(Part::Scales, float, &groups),
+            biases: part(Part::Biases, float, &groups),
+            bits,
+            group,
+        };
+        Matrix::new(shape, stored)
+    }
+
+    fn argument(&mut self, kind: ArgumentKind, ty: Type) -> V {
+        if let Some(known) = self.declared.get(&kind) {
+            return *known;
+        }
+        let at = self.arguments.len();
+        self.arguments.push(Argument { kind: kind.clone(), ty: ty.clone() });
+        let v = self.record(Op::Argument(at), Vec::new(), ty);
+        self.declared.insert(kind, v);
+        v
+    }
+
+    // ---- states
+
+    /// The present value of a state, by field path.
+    pub fn state(&mut self, path: &str) -> V {
+        if let Some((v, _)) = self.states.get(path) {
+            return *v;
+        }
+        let Some(ty) = self.options.states.get(path).cloned() else {
+            return self.fail(format_args!("state {path} is not declared"));
+        };
+        let v = self.argument(ArgumentKind::State(path.into()), ty);
+        self.states.insert(path.into(), (v, false));
+        v
+    }
+
+    /// Replace the value of a state.
+    pub fn set_state(&mut self, path: &str, value: V) {
+        let present = self.state(path);
+        if self.ty(present) != self.ty(value) {
+            let (is, becomes) = (self.ty(present).clone(), self.ty(value).clone());
+            self.fail(format_args!("state {path} is {is} and cannot become {becomes}"));
+            return;
+        }
+        self.states.insert(path.into(), (value, true));
+    }
+
+    // ---- probes
+
+    /// Name a value. Nothing happens when probes are off.
+    pub fn probe(&mut self, name: &str, value: V) {
+        if !self.options.probes {
+            return;
+        }
+        if self.probes.iter().any(|(known, _)| known == name) {
+            self.fail(format_args!("probe {name} occurs twice in one call"));
+            return;
+        }
+        self.probes.push((name.into(), value));
+    }
+
+    // ---- recording
+
+    pub(super) fn record(&mut self, op: Op, operands: Vec<V>, ty: Type) -> V {
+        let node = Node { op, operands, ty };
+        if let Some(known) = self.known.get(&node) {
+            return *known;
+        }
+        let v = V(self.nodes.len() as u32);
+        self.known.insert(node.clone(), v);
+        self.nodes.push(node);
+        v
+    }
+
+    /// Keep the first fault.
+    pub(super) fn fail(&mut self, what: fmt::Arguments<'_>) -> V {
+        self.fault.get_or_insert_with(|| what.to_string());
+        V(0)
+    }
+
+    /// Close the graph with its results.
+    ///
+    /// Errors: the first impossible type met while recording, which is a fault of the emitter or of the binding.
+    pub fn finish(self, outputs: &[V]) -> Result<Graph> {
+        if let Some(fault) = self.fault {
+            bail!("the graph has no valid types: {fault}");
+        }
+        let outputs = outputs.iter().enumerate().map(|(i, v)| (ResultKind::Output(i), *v));
+        let states = self.states.into_iter().filter(|(_, (_, assigned))| *assigned);
+        let states = states.map(|(path, (v, _))| (ResultKind::State(path), v));
+        let probes = self.probes.into_iter().map(|(name, v)| (ResultKind::Probe(name), v));
+        let results: Vec<(ResultKind, V)> = outputs.chain(states).chain(probes).collect();
+        let assigned: BTreeSet<&str> = results
+            .iter()
+            .filter_map(|(kind, _)| if let ResultKind::State(path) = kind { Some(path.as_str()) } else { None })
+            .collect();
+
+        // An argument is passed where something reads it; a parameter always, and an assigned state for its buffer.
+        let mut read = vec![false; self.nodes.len()];
+        for (kind, v) in &self.declared {
+            read[v.index()] = match kind {
+                ArgumentKind::Input(_) => true,
+                ArgumentKind::State(path) => assigned.contains(path.as_str()),
+                ArgumentKind::Weight(_) | ArgumentKind::Packed(..) => false,
+            };
+        }
+        for (_, v) in &results {
+            read[v.index()] = true;
+        }
+        for at in (0..self.nodes.len()).rev() {
+            if read[at] {
+                for operand in &self.nodes[at].operands {
+                    read[operand.index()] = true;
+                }
+            }
+        }
+
+        let mut renamed = vec![V(0); self.nodes.len()];
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut arguments = Vec::new();
+        for (at, node) in self.nodes.into_iter().enumerate() {
+            if !read[at] {
+                continue;
+            }
+            renamed[at] = V(nodes.len() as u32);
+            let op = match node.op {
+                Op::Argument(argument) => {
+                    arguments.push(self.arguments[argument].clone());
+                    Op::Argument(arguments.len() - 1)
+                }
+                op => op,
+            };
+            let operands = node.operands.iter().map(|v| renamed[v.index()]).collect();
+            nodes.push(Node { op, operands, ty: node.ty });
+        }
+        let results = results.into_iter().map(|(kind, v)| GraphResult { kind, value: renamed[v.index()] }).collect();
+        Ok(Graph { nodes, arguments, results })
+    }
+}

@@ -1,0 +1,64 @@
+//! StableHLO text to a VMFB, by IREE's compiler: a shared library, loaded when the first graph has to be compiled.
+//!
+//! The compiler runs in this process and keeps some hundred megabytes of it until the end; a start that finds its graphs in
+//! the [cache](super::artifact) never loads it.
+
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::UNIX_EPOCH,
+};
+
+use eerie::compiler::Compiler;
+
+use crate::error::{Context as _, Result, anyhow};
+
+/// Where the compiler library lies: the library itself, or a folder that has it.
+pub const LIBRARY_VARIABLE: &str = "IREE_COMPILER_LIB";
+
+/// One target: this machine. Without O2 a matrix-vector product costs ten times as much (measured: 13-22 ms for 1.3 ms).
+/// Without the last one f64 becomes f32, of which the reduction of angles would notice ([`super::emit`]).
+/// Data tiling stays off while weights are arguments: they would be packed anew in each call (decode 21.7 to 61 ms).
+pub const FLAGS: [&str; 6] = [
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu=host",
+    "--iree-input-type=stablehlo",
+    "--iree-opt-level=O2",
+    "--iree-input-demote-f64-to-f32=false",
+];
+
+/// The compiler library: from the environment, else where the build found it.
+pub fn library() -> Result<PathBuf> {
+    let path = std::env::var_os(LIBRARY_VARIABLE).map(PathBuf::from);
+    let path = path.or_else(|| option_env!("IREE_COMPILER_LIB").map(PathBuf::from));
+    let advice = "`make setup` installs it; or `pip install iree-base-compiler==3.13.0` and let IREE_COMPILER_LIB name its \
+                  libIREECompiler";
+    let path = path.ok_or_else(|| anyhow!("IREE's compiler is needed and {LIBRARY_VARIABLE} is not set: {advice}"))?;
+    if !path.exists() {
+        return Err(anyhow!("IREE's compiler is not at {}: {advice}", path.display()));
+    }
+    Ok(path)
+}
+
+/// What tells one compiler from another without loading it: size and time of the library.
+pub fn identity(library: &Path) -> Result<String> {
+    let data = library.metadata().with_context(|| format!("looking at {}", library.display()))?;
+    let time = data.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    Ok(format!("{} bytes, modified {}", data.len(), time.as_nanos()))
+}
+
+/// Compile one module.
+pub fn compile(text: &str, flags: &[&str]) -> Result<Vec<u8>> {
+    let library = library()?;
+    // MLIR recurses deeper than the 2 MiB of a Rust thread may hold.
+    let run = || {
+        let compiler = Compiler::with_library(&library).map_err(|e| anyhow!("{e}"))?;
+        compiler.compile_str(text, flags).map_err(|e| anyhow!("IREE does not compile the graph: {e}"))
+    };
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().name("iree-compile".into()).stack_size(64 << 20).spawn_scoped(scope, run);
+        let worker = worker.context("starting a thread for IREE's compiler")?;
+        worker.join().map_err(|_| anyhow!("IREE's compiler thread ended abruptly"))?
+    })
+}
