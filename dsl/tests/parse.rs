@@ -175,7 +175,7 @@ fn nesting_is_bounded_and_linear() {
         let errors = parse_text(&nested(open, inside, close, 1000)).1.expect_err("too deep");
         assert_eq!(errors[0].code, Code::NestedTooDeep, "{open}");
     }
-    for n in [1000, 50_000] {
+    for n in [1000, 10_000] {
         for text in [
             nested("!", "a", "", n),
             nested("-", "a", "", n),
@@ -231,7 +231,7 @@ fn survives(text: &str) {
 fn survives_truncation_and_missing_tokens() {
     for path in families() {
         let text = std::fs::read_to_string(&path).expect("a readable file");
-        for at in (0..text.len()).step_by(131).filter(|at| text.is_char_boundary(*at)) {
+        for at in (0..text.len()).step_by(701).filter(|at| text.is_char_boundary(*at)) {
             survives(&text[..at]);
             let next = text[at..].find([' ', '\n']).map_or(text.len(), |length| at + length);
             survives(&format!("{}{}", &text[..at], &text[next..]));

@@ -37,6 +37,7 @@ pub fn split(file: FileId, text: &str, tokens: &[Token]) -> Split {
         tokens,
         open: Vec::new(),
         ifs: 0,
+        crooked: None,
         out: Split { pieces: Vec::new(), errors: Vec::new() },
     };
     for index in 0..tokens.len() {
@@ -54,6 +55,8 @@ struct Splitter<'a> {
     open: Vec<usize>,
     /// How many `if`s may stand in each other's conditions, the only nesting without brackets.
     ifs: usize,
+    /// The first pair of braces in this piece whose lines are not equally indented: the usual sign of a forgotten `}`.
+    crooked: Option<(usize, usize)>,
     out: Split,
 }
 
@@ -155,6 +158,7 @@ impl Splitter<'_> {
     fn begin(&mut self, index: usize) {
         let docs = self.tokens[..index].iter().rev().take_while(|token| token.kind == Kind::Doc).count();
         let doc = doc_text(self.text, &self.tokens[index - docs..index], Kind::Doc);
+        self.crooked = None;
         self.out.pieces.push(Piece { tokens: index..index + 1, doc, broken: false });
     }
 
@@ -196,21 +200,43 @@ impl Splitter<'_> {
             );
             let error = error.label(format!("expected `{wanted}`")).also(self.span(open), "opened here");
             self.report(error);
+        } else if found == "}" && self.crooked.is_none() && self.closes_crookedly(open, index) {
+            self.crooked = Some((open, index));
         }
+    }
+
+    /// A brace that begins its line stands below the beginning of the line that opened it.
+    fn closes_crookedly(&self, open: usize, close: usize) -> bool {
+        let indent = |index: usize| {
+            let before = &self.text[..self.tokens[index].start];
+            let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
+            (line.len() - line.trim_start().len(), line.trim_start().is_empty())
+        };
+        let ((opened, _), (closed, begins_line)) = (indent(open), indent(close));
+        begins_line && opened != closed
     }
 
     /// The item that begins at `next`, or the file, ends: nothing may be open.
     fn end_of_brackets(&mut self, next: Option<usize>) {
         let open = std::mem::take(&mut self.open);
-        let Some(&outermost) = open.first() else { return };
-        let opened = self.text_of(outermost).to_string();
-        let error =
-            Diagnostic::new(Code::UnclosedBracket, self.span(outermost), format!("this `{opened}` is never closed"));
-        let error = error.label("opened here");
-        self.report(match next {
-            Some(next) => error.also(self.span(next), "the next item begins inside it"),
-            None => error,
-        });
+        let Some(&innermost) = open.last() else { return };
+        let (bracket, closed_by) = match self.crooked {
+            Some((open, close)) => (open, Some(close)),
+            None => (innermost, None),
+        };
+        let opened = self.text_of(bracket).to_string();
+        let sentence = match closed_by {
+            Some(_) => format!("this `{opened}` is probably not closed: its item never ends"),
+            None => format!("this `{opened}` is never closed"),
+        };
+        let mut error = Diagnostic::new(Code::UnclosedBracket, self.span(bracket), sentence).label("opened here");
+        if let Some(close) = closed_by {
+            error = error.also(self.span(close), "this closes it, but is indented for another");
+        }
+        if let Some(next) = next {
+            error = error.also(self.span(next), "the next item begins before the end of this one");
+        }
+        self.report(error);
     }
 }
 
