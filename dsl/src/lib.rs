@@ -5,10 +5,12 @@ pub mod bind;
 pub mod config;
 pub mod diagnostic;
 pub mod dim;
+pub mod interpret;
 pub mod ir;
 pub mod load;
 pub mod parser;
 pub mod source;
+pub mod trace;
 
 #[cfg(test)]
 mod testing;

@@ -92,25 +92,24 @@ impl Binder<'_> {
             parts.push(Part { source, rows: base.rows });
         }
         let total: u64 = parts.iter().map(rows_of).sum();
-        if draft.faults.len() == faults && parts.len() == bases.len() {
-            if let Some(first) = wanted.sizes.first()
-                && total != *first
-                && let Some(part) = parts.first()
-                && let Some(piece) = part.source.pieces().first()
-            {
-                let mut found = piece.shape.clone();
-                if let Source::Stacked(pieces) = &part.source {
-                    found.insert(0, pieces.len() as u64);
-                }
-                if let (Some(rows), Some(packing)) = (found.last_mut(), packing) {
-                    *rows = *rows * 32 / u64::from(packing.bits);
-                }
-                if let Some(rows) = found.first_mut() {
-                    *rows = total;
-                }
-                let names: Vec<&str> = bases.iter().map(|b| b.path.as_str()).collect();
-                draft.faults.push(self.shape_fault(wanted, &names.join(" + "), found));
+        if draft.faults.len() == faults
+            && parts.len() == bases.len()
+            && wanted.sizes.first().is_some_and(|first| *first != total)
+            && let Some(piece) = parts.first().and_then(|part| part.source.pieces().first())
+        {
+            let stacked = matches!(parts[0].source, Source::Stacked(_));
+            let mut found = piece.shape.clone();
+            if stacked {
+                found.insert(0, total);
             }
+            if let (Some(columns), Some(packing)) = (found.last_mut(), packing) {
+                *columns = *columns * 32 / u64::from(packing.bits);
+            }
+            if let Some(rows) = found.first_mut() {
+                *rows = total;
+            }
+            let names: Vec<&str> = bases.iter().map(|b| b.path.as_str()).collect();
+            draft.faults.push(self.shape_fault(wanted, &names.join(" + "), found));
         }
         let kind = match packing {
             Some(Packing { bits, group }) => WeightKind::Packed { bits, group },

@@ -1,0 +1,571 @@
+//! The walk over functions, in order of evaluation, for any domain.
+
+use super::{
+    domain::{Application, Domain, Matrix, Primitive, Store, Typed},
+    fault::Fault,
+    frame::{Cell, Frame},
+    prepare::{Unprepared, prepare},
+};
+use crate::{
+    bind::{Bindings, Instance, Slot},
+    config::Resolved,
+    ir::{
+        Argument, Carried, DType, DimSource, FieldId, FloatSource, Function, Load, LoopOver, OpId, OpKind,
+        ParameterKind, PatternPart, Prim, Program, Receiver, Region, Shape, Statement, TwinBackend, TwinTarget, Type,
+        ValueId,
+    },
+    load::{self, LoadError, LoadErrorKind, Val},
+    source::Span,
+};
+
+/// What a walk reads.
+#[derive(Clone, Copy)]
+pub struct Walked<'p> {
+    pub program: &'p Program,
+    pub resolved: &'p Resolved,
+    pub bindings: &'p Bindings,
+}
+
+pub struct Walk<'p, 'd, D: Domain> {
+    pub over: Walked<'p>,
+    pub domain: &'d mut D,
+    /// `T`: how many positions states show in this call.
+    pub positions: usize,
+    /// Ops are replaced by the other ops that this backend's mode `fused` takes; kernels are not known here.
+    pub twins: Option<TwinBackend>,
+    probes: usize,
+}
+
+type Values<D> = Vec<Cell<<D as Domain>::Tensor>>;
+
+/// An argument on its way into a function.
+enum Passed<T> {
+    Cell(Cell<T>),
+    Val(Val),
+}
+
+impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
+    pub fn new(over: Walked<'p>, domain: &'d mut D, positions: usize) -> Self {
+        Walk { over, domain, positions, twins: None, probes: 0 }
+    }
+
+    /// Call a graph of the model. `inputs` are by parameter name, in any order, each exactly once.
+    pub fn graph(&mut self, name: &str, inputs: &[(&str, D::Tensor)]) -> Result<Vec<D::Tensor>, Fault> {
+        let program = self.over.program;
+        let model = program.block(program.model);
+        let Some(function) = program.graph(name) else {
+            let graphs: Vec<&str> = model.functions.iter().filter(|f| f.graph).map(|f| f.name.as_str()).collect();
+            let message = format!("family {} has no graph `{name}`; it has {}", program.name, graphs.join(", "));
+            return Err(Fault::new(&program.sources, model.span, message));
+        };
+        let fault = |message: String| Fault::new(&program.sources, function.span, message);
+        let mut passed = Vec::new();
+        for parameter in &function.parameters {
+            let found = inputs.iter().find(|(n, _)| *n == parameter.name);
+            let (_, tensor) = found.ok_or_else(|| fault(format!("graph `{name}` needs input `{}`", parameter.name)))?;
+            passed.push(Passed::Cell(Cell::Tensor(tensor.clone())));
+        }
+        if let Some((extra, _)) = inputs.iter().find(|(n, _)| !function.parameters.iter().any(|p| p.name == *n)) {
+            return Err(fault(format!("graph `{name}` has no input `{extra}`")));
+        }
+        let root = &self.over.bindings.root;
+        let results = self.function(function, Some(root), format!("model.{name}"), passed, function.span)?;
+        let tensors = results.into_iter().filter_map(|cell| match cell {
+            Cell::Tensor(tensor) => Some(tensor),
+            Cell::Matrix(_) => None,
+        });
+        Ok(tensors.collect())
+    }
+
+    fn fault(&self, span: Span, message: impl Into<String>) -> Fault {
+        Fault::new(&self.over.program.sources, span, message)
+    }
+
+    fn load(&self, error: LoadError) -> Fault {
+        Fault::load(&self.over.program.sources, &error)
+    }
+
+    fn evaluate(&self, load: &Load, frame: &Frame<'_, D::Tensor>) -> Result<Val, Fault> {
+        load::evaluate(load, frame).map_err(|e| self.load(e))
+    }
+
+    fn shape(&self, shape: &Shape, span: Span, frame: &Frame<'_, D::Tensor>) -> Result<Vec<usize>, Fault> {
+        let pack: &[usize] = if shape.pack { &frame.pack } else { &[] };
+        let dims = shape.dims.iter().map(|dim| load::extent(dim, span, frame).map_err(|e| self.load(e)));
+        pack.iter().map(|n| Ok(*n)).chain(dims).collect()
+    }
+
+    /// Holds a value against its declared type.
+    fn check(
+        &self,
+        value: ValueId,
+        cell: &Cell<D::Tensor>,
+        frame: &Frame<'_, D::Tensor>,
+        what: &str,
+    ) -> Result<(), Fault> {
+        let declared = frame.function.value(value);
+        let (dtype, shape) = match (&declared.ty, cell) {
+            (Type::Tensor(ty), Cell::Tensor(_)) => (Some(frame.dtype(ty.dtype)), &ty.shape),
+            (Type::Matrix(shape), Cell::Matrix(_)) => (None, shape),
+            (Type::Tensor(_), Cell::Matrix(_)) => {
+                return Err(self.fault(declared.span, format!("{what} is a matrix where a tensor is declared")));
+            }
+            (Type::Matrix(_), Cell::Tensor(_)) => {
+                return Err(self.fault(declared.span, format!("{what} is a tensor where a matrix is declared")));
+            }
+        };
+        let expected = self.shape(shape, declared.span, frame)?;
+        let found = match cell {
+            Cell::Tensor(tensor) => Some(tensor.dtype()),
+            Cell::Matrix(_) => None,
+        };
+        if dtype != found || expected != cell.shape() {
+            let name = |dtype: Option<DType>| dtype.map_or("Q".into(), |d| format!("{d:?}").to_lowercase());
+            let message =
+                format!("{what} is {}{:?} where {}{expected:?} is declared", name(found), cell.shape(), name(dtype));
+            return Err(self.fault(declared.span, message));
+        }
+        Ok(())
+    }
+
+    fn function(
+        &mut self,
+        function: &'p Function,
+        instance: Option<&'p Instance>,
+        origin: String,
+        arguments: Vec<Passed<D::Tensor>>,
+        span: Span,
+    ) -> Result<Values<D>, Fault> {
+        let mut frame = self.frame(function, instance, origin, arguments, span)?;
+        let results = self.region(&function.body, &mut frame)?;
+        for (i, (value, cell)) in function.body.results.iter().zip(&results).enumerate() {
+            self.check(*value, cell, &frame, &format!("result {i} of `{}`", frame.origin))?;
+        }
+        Ok(results)
+    }
+
+    /// Parameters bound; then the sizes they tell; then each held against its declaration.
+    fn frame(
+        &mut self,
+        function: &'p Function,
+        instance: Option<&'p Instance>,
+        origin: String,
+        arguments: Vec<Passed<D::Tensor>>,
+        span: Span,
+    ) -> Result<Frame<'p, D::Tensor>, Fault> {
+        if arguments.len() != function.parameters.len() {
+            let (given, wanted) = (arguments.len(), function.parameters.len());
+            return Err(self.fault(span, format!("`{origin}` takes {wanted} arguments and is given {given}")));
+        }
+        let mut frame = Frame {
+            program: self.over.program,
+            resolved: self.over.resolved,
+            function,
+            instance,
+            origin,
+            parameters: Vec::new(),
+            locals: Default::default(),
+            items: Default::default(),
+            free: Vec::new(),
+            pack: Vec::new(),
+            float: self.domain.family_dtype(),
+            values: (0..function.values.len()).map(|_| None).collect(),
+        };
+        let mut shapes: Vec<Option<Vec<usize>>> = Vec::new();
+        let mut lengths: Vec<Option<usize>> = Vec::new();
+        let mut values = Vec::new();
+        for (at, (parameter, argument)) in function.parameters.iter().zip(arguments).enumerate() {
+            match (&parameter.kind, argument) {
+                (ParameterKind::Value(value), Passed::Cell(cell)) => {
+                    if let (FloatSource::Parameter(source), Cell::Tensor(tensor)) = (function.float, &cell)
+                        && source == at
+                    {
+                        frame.float = tensor.dtype();
+                    }
+                    shapes.push(Some(cell.shape().to_vec()));
+                    lengths.push(None);
+                    values.push((*value, parameter.name.as_str()));
+                    frame.set(*value, cell);
+                }
+                (ParameterKind::Load(_), Passed::Val(value)) => {
+                    shapes.push(None);
+                    lengths.push(value.as_list().map(<[Val]>::len));
+                    frame.parameters.push((&parameter.name, value));
+                }
+                (ParameterKind::Value(_), Passed::Val(_)) | (ParameterKind::Load(_), Passed::Cell(_)) => {
+                    let message = format!("argument `{}` of `{}` is of the wrong stage", parameter.name, frame.origin);
+                    return Err(self.fault(span, message));
+                }
+            }
+        }
+        for dim in &function.free {
+            let size = match &dim.source {
+                DimSource::Axis { parameter, axis } => shapes.get(*parameter).and_then(|shape| {
+                    let shape = shape.as_ref()?;
+                    let at =
+                        if *axis < 0 { shape.len().checked_sub(axis.unsigned_abs() as usize)? } else { *axis as usize };
+                    shape.get(at).copied()
+                }),
+                DimSource::Length { parameter } => lengths.get(*parameter).copied().flatten(),
+                DimSource::Positions => Some(self.positions),
+            };
+            let size = size.ok_or_else(|| {
+                self.fault(span, format!("the size `{}` of `{}` cannot be read", dim.name, frame.origin))
+            })?;
+            frame.free.push((&dim.name, size as i64));
+        }
+        if let Some(pack) = &function.pack {
+            let shape = shapes.get(pack.parameter).cloned().flatten().unwrap_or_default();
+            frame.pack = shape[..shape.len().saturating_sub(pack.trailing)].to_vec();
+        }
+        for (value, name) in values {
+            if let Some(cell) = frame.get(value) {
+                self.check(value, cell, &frame, &format!("argument `{name}` of `{}`", frame.origin))?;
+            }
+        }
+        Ok(frame)
+    }
+
+    fn region(&mut self, region: &'p Region, frame: &mut Frame<'p, D::Tensor>) -> Result<Values<D>, Fault> {
+        for statement in &region.statements {
+            self.statement(statement, frame)?;
+        }
+        region.results.iter().map(|value| self.cell(*value, frame)).collect()
+    }
+
+    fn cell(&self, value: ValueId, frame: &Frame<'_, D::Tensor>) -> Result<Cell<D::Tensor>, Fault> {
+        frame.get(value).cloned().ok_or_else(|| {
+            let message = format!("value {} of `{}` is used before it is computed", value.0, frame.origin);
+            self.fault(frame.function.span, message)
+        })
+    }
+
+    fn tensor(&self, value: ValueId, frame: &Frame<'_, D::Tensor>) -> Result<D::Tensor, Fault> {
+        match self.cell(value, frame)? {
+            Cell::Tensor(tensor) => Ok(tensor),
+            Cell::Matrix(_) => {
+                let span = frame.function.value(value).span;
+                Err(self.fault(span, format!("value {} of `{}` is a matrix", value.0, frame.origin)))
+            }
+        }
+    }
+
+    fn assign(&self, outs: &[ValueId], cells: Values<D>, frame: &mut Frame<'_, D::Tensor>) {
+        for (out, cell) in outs.iter().zip(cells) {
+            frame.set(*out, cell);
+        }
+    }
+
+    fn statement(&mut self, statement: &'p Statement, frame: &mut Frame<'p, D::Tensor>) -> Result<(), Fault> {
+        match statement {
+            Statement::Prim { out, op, arguments, span } => {
+                let cell = self.prim(*out, op, arguments, *span, frame)?;
+                self.check(*out, &cell, frame, "this")?;
+                frame.set(*out, cell);
+            }
+            Statement::Let { local, value, .. } => {
+                let value = self.evaluate(value, frame)?;
+                frame.locals.insert(*local, value);
+            }
+            Statement::Weight { out, field } => {
+                let cell = self.weight(*out, *field, frame)?;
+                self.check(*out, &cell, frame, "this weight")?;
+                frame.set(*out, cell);
+            }
+            Statement::StateRead { out, field } => {
+                let span = frame.function.value(*out).span;
+                let id = self.state(*field, span, frame)?;
+                let tensor = self.domain.read(id).map_err(|m| self.fault(span, m))?;
+                let cell = Cell::Tensor(tensor);
+                self.check(*out, &cell, frame, "this state")?;
+                frame.set(*out, cell);
+            }
+            Statement::StateWrite { field, value } => {
+                let span = frame.function.value(*value).span;
+                let id = self.state(*field, span, frame)?;
+                let tensor = self.tensor(*value, frame)?;
+                self.domain.write(id, tensor).map_err(|m| self.fault(span, m))?;
+            }
+            Statement::CallOp { outs, op, arguments, span } => {
+                let passed = self.pass(arguments, frame)?;
+                let results = self.op(*op, passed, *span)?;
+                self.assign(outs, results, frame);
+            }
+            Statement::CallBlock { outs, receiver, block, function, arguments, span } => {
+                let instance = self.receiver(receiver, *span, frame)?;
+                let block = self.over.program.block(*block);
+                let function = block.function(*function);
+                let name = if function.name.is_empty() { "fn" } else { &function.name };
+                let origin = format!("{}.{name}", block.name);
+                let passed = self.pass(arguments, frame)?;
+                let results = self.function(function, Some(instance), origin, passed, *span)?;
+                self.assign(outs, results, frame);
+            }
+            Statement::Probe { value, name, span } => {
+                let mut text = String::new();
+                for part in name {
+                    match part {
+                        PatternPart::Text(t) => text.push_str(t),
+                        PatternPart::Hole(load) => text.push_str(&self.evaluate(load, frame)?.in_name()),
+                    }
+                }
+                let tensor = self.tensor(*value, frame)?;
+                self.probes += 1;
+                self.domain.probe(text, &tensor).map_err(|m| self.fault(*span, m))?;
+            }
+            Statement::If { outs, condition, then, otherwise } => {
+                let holds = load::truth(condition, frame).map_err(|e| self.load(e))?;
+                let results = self.region(if holds { then } else { otherwise }, frame)?;
+                self.assign(outs, results, frame);
+            }
+            Statement::For { outs, over, index, carried, body } => {
+                let turns = self.turns(over, frame)?;
+                for Carried { initial, inner } in carried {
+                    let cell = self.cell(*initial, frame)?;
+                    frame.set(*inner, cell);
+                }
+                for (at, turn) in turns.into_iter().enumerate() {
+                    if let Some(index) = index {
+                        frame.locals.insert(*index, Val::Int(at as i64));
+                    }
+                    match (turn, over) {
+                        (Turn::Val(value), LoopOver::Range { variable, .. } | LoopOver::List { variable, .. }) => {
+                            frame.locals.insert(*variable, value);
+                        }
+                        (Turn::Child(child), LoopOver::Children { item, .. }) => {
+                            frame.items.insert(*item, child);
+                        }
+                        (Turn::Val(_), LoopOver::Children { .. })
+                        | (Turn::Child(_), LoopOver::Range { .. } | LoopOver::List { .. }) => {}
+                    }
+                    let results = self.region(body, frame)?;
+                    for (Carried { inner, .. }, cell) in carried.iter().zip(results) {
+                        frame.set(*inner, cell);
+                    }
+                }
+                for (out, Carried { inner, .. }) in outs.iter().zip(carried) {
+                    let cell = self.cell(*inner, frame)?;
+                    frame.set(*out, cell);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn turns(&self, over: &LoopOver, frame: &Frame<'p, D::Tensor>) -> Result<Vec<Turn<'p>>, Fault> {
+        match over {
+            LoopOver::Range { low, high, .. } => {
+                let bound = |l: &Load| match self.evaluate(l, frame)? {
+                    Val::Int(n) => Ok(n),
+                    other => Err(self.kind(l, "an integer", other)),
+                };
+                Ok((bound(low)?..bound(high)?).map(|n| Turn::Val(Val::Int(n))).collect())
+            }
+            LoopOver::List { list, .. } => match self.evaluate(list, frame)? {
+                Val::List(items) => Ok(items.into_iter().map(Turn::Val).collect()),
+                other => Err(self.kind(list, "a list", other)),
+            },
+            LoopOver::Children { field, .. } => match frame.instance.and_then(|i| i.slot(*field)) {
+                Some(Slot::Children(children)) => Ok(children.iter().map(Turn::Child).collect()),
+                Some(Slot::Absent | Slot::Weight(_) | Slot::Child(_) | Slot::State(_) | Slot::Let(_)) | None => {
+                    Err(self.fault(frame.function.span, format!("`{}` loops over no array", frame.origin)))
+                }
+            },
+        }
+    }
+
+    fn kind(&self, load: &Load, expected: &'static str, found: Val) -> Fault {
+        self.load(LoadError::new(load.span, LoadErrorKind::Kind { expected, found: found.to_string() }))
+    }
+
+    fn state(&self, field: FieldId, span: Span, frame: &Frame<'_, D::Tensor>) -> Result<crate::bind::StateId, Fault> {
+        match frame.instance.and_then(|i| i.slot(field)) {
+            Some(Slot::State(id)) => Ok(*id),
+            Some(Slot::Absent | Slot::Weight(_) | Slot::Child(_) | Slot::Children(_) | Slot::Let(_)) | None => {
+                Err(self.fault(span, format!("`{}` has no such state", frame.origin)))
+            }
+        }
+    }
+
+    fn receiver(&self, receiver: &Receiver, span: Span, frame: &Frame<'p, D::Tensor>) -> Result<&'p Instance, Fault> {
+        let found = match receiver {
+            Receiver::Field(path) => frame.instance.and_then(|i| i.child(path)),
+            Receiver::Item { item, path } => frame.items.get(item).and_then(|i| i.child(path)),
+        };
+        found.ok_or_else(|| self.fault(span, format!("`{}` calls a child that is not there", frame.origin)))
+    }
+
+    fn pass(&self, arguments: &[Argument], frame: &Frame<'_, D::Tensor>) -> Result<Vec<Passed<D::Tensor>>, Fault> {
+        let pass = |argument: &Argument| match argument {
+            Argument::Value(value) => self.cell(*value, frame).map(Passed::Cell),
+            Argument::Load(load) => self.evaluate(load, frame).map(Passed::Val),
+        };
+        arguments.iter().map(pass).collect()
+    }
+
+    fn op(&mut self, id: OpId, arguments: Vec<Passed<D::Tensor>>, span: Span) -> Result<Values<D>, Fault> {
+        let op = self.over.program.op(id);
+        let OpKind::Tensor { function, twins } = &op.kind else {
+            return Err(self.fault(span, format!("`{}` is an op over load values", op.name)));
+        };
+        let whole = arguments.iter().map(|argument| match argument {
+            Passed::Cell(Cell::Matrix(matrix)) => matrix.weight,
+            Passed::Cell(Cell::Tensor(_)) | Passed::Val(_) => None,
+        });
+        let weights: Option<Vec<_>> = whole.collect();
+        if let Some(kept) = weights.as_ref().and_then(|weights| self.domain.recall(id, weights)) {
+            return Ok(kept.into_iter().map(Cell::Tensor).collect());
+        }
+        if let Some(backend) = self.twins {
+            let takes = |t: &&crate::ir::Twin| t.backend == backend && matches!(t.target, TwinTarget::Op(_));
+            if let Some(twin) = twins.iter().find(takes)
+                && let TwinTarget::Op(other) = twin.target
+            {
+                let again = arguments.iter().map(Passed::again).collect();
+                let frame = self.frame(function, None, op.name.clone(), again, span)?;
+                let holds = match &twin.when {
+                    Some(when) => load::truth(when, &frame).map_err(|e| self.load(e))?,
+                    None => true,
+                };
+                if holds {
+                    return self.op(other, arguments, span);
+                }
+            }
+        }
+        let probes = self.probes;
+        let results = self.function(function, None, op.name.clone(), arguments, span)?;
+        if let Some(weights) = weights.filter(|w| !w.is_empty() && self.probes == probes) {
+            let tensors = results.iter().map(|cell| match cell {
+                Cell::Tensor(tensor) => Some(tensor.clone()),
+                Cell::Matrix(_) => None,
+            });
+            if let Some(tensors) = tensors.collect::<Option<Vec<_>>>() {
+                self.domain.keep(id, &weights, &tensors);
+            }
+        }
+        Ok(results)
+    }
+
+    fn weight(&mut self, out: ValueId, field: FieldId, frame: &Frame<'p, D::Tensor>) -> Result<Cell<D::Tensor>, Fault> {
+        let declared = frame.function.value(out);
+        let Some(Slot::Weight(id)) = frame.instance.and_then(|i| i.slot(field)) else {
+            return Err(self.fault(declared.span, format!("`{}` has no such weight", frame.origin)));
+        };
+        let store = self.domain.weight(*id).map_err(|m| self.fault(declared.span, m))?;
+        match (&declared.ty, store) {
+            (Type::Tensor(_), Store::Dense(tensor)) => Ok(Cell::Tensor(tensor)),
+            (Type::Matrix(_), store) => {
+                let shape = self.over.bindings.weights[id.0].shape.iter().map(|n| *n as usize).collect();
+                Ok(Cell::Matrix(Matrix { shape, store, weight: Some(*id) }))
+            }
+            (Type::Tensor(_), Store::Packed { .. }) => {
+                Err(self.fault(declared.span, "a packed matrix where a tensor is declared"))
+            }
+        }
+    }
+
+    fn prim(
+        &mut self,
+        out: ValueId,
+        op: &Prim,
+        arguments: &[ValueId],
+        span: Span,
+        frame: &Frame<'p, D::Tensor>,
+    ) -> Result<Cell<D::Tensor>, Fault> {
+        let cells: Values<D> = arguments.iter().map(|v| self.cell(*v, frame)).collect::<Result<_, _>>()?;
+        let shapes: Vec<&[usize]> = cells.iter().map(Cell::shape).collect();
+        let prepared = prepare(op, &shapes, frame).map_err(|error| match error {
+            Unprepared::Load(error) => self.load(error),
+            Unprepared::Operands(message) => self.fault(span, message),
+        })?;
+        let Some(primitive) = prepared else {
+            return self.matrix(op, cells, span, frame);
+        };
+        let Type::Tensor(ty) = &frame.function.value(out).ty else {
+            return Err(self.fault(span, format!("{} gives a tensor where a matrix is declared", primitive.name())));
+        };
+        let (dtype, shape) = (frame.dtype(ty.dtype), self.shape(&ty.shape, span, frame)?);
+        let operands = cells.iter().map(|cell| match cell {
+            Cell::Tensor(tensor) => Ok(tensor),
+            Cell::Matrix(_) => Err(self.fault(span, format!("{} of a matrix", primitive.name()))),
+        });
+        let operands: Vec<&D::Tensor> = operands.collect::<Result<_, _>>()?;
+        // A conversion to the dtype a value has is no op, also where only the run knows.
+        if let (Primitive::Convert, [same]) = (&primitive, operands.as_slice())
+            && same.dtype() == dtype
+        {
+            return Ok(Cell::Tensor((*same).clone()));
+        }
+        let application = Application { primitive: &primitive, dtype, shape: &shape, span, origin: &frame.origin };
+        let result = self.domain.apply(&application, &operands);
+        result.map(Cell::Tensor).map_err(|m| self.fault(span, format!("{}: {m}", primitive.name())))
+    }
+
+    fn matrix(
+        &mut self,
+        op: &Prim,
+        mut cells: Values<D>,
+        span: Span,
+        frame: &Frame<'p, D::Tensor>,
+    ) -> Result<Cell<D::Tensor>, Fault> {
+        let ids = if matches!(op, Prim::MatrixRows) { cells.pop() } else { None };
+        let Some(Cell::Matrix(Matrix { shape, store, .. })) = cells.pop() else {
+            return Err(self.fault(span, "an operand is no matrix"));
+        };
+        let part = match (op, store) {
+            (Prim::MatrixDense, Store::Dense(tensor)) => tensor,
+            (Prim::MatrixCodes, Store::Packed { codes, .. }) => codes,
+            (Prim::MatrixScales, Store::Packed { scales, .. }) => scales,
+            (Prim::MatrixBiases, Store::Packed { biases, .. }) => biases,
+            (Prim::MatrixRows, store) => {
+                let Some(Cell::Tensor(ids)) = ids else { return Err(self.fault(span, "rows by no ids")) };
+                return self.rows(&shape, store, &ids, span, frame);
+            }
+            (_, store) => {
+                let packed = if matches!(store, Store::Dense(_)) { "dense" } else { "packed" };
+                return Err(self.fault(span, format!("{op:?} of a {packed} matrix")));
+            }
+        };
+        Ok(Cell::Tensor(part))
+    }
+
+    fn rows(
+        &mut self,
+        shape: &[usize],
+        store: Store<D::Tensor>,
+        ids: &D::Tensor,
+        span: Span,
+        frame: &Frame<'p, D::Tensor>,
+    ) -> Result<Cell<D::Tensor>, Fault> {
+        let rest = |shape: &[usize]| [ids.shape(), shape.get(1..).unwrap_or_default()].concat();
+        let mut take = |from: D::Tensor| {
+            let primitive = Primitive::Take { axis: 0 };
+            let shape = rest(from.shape());
+            let application =
+                Application { primitive: &primitive, dtype: from.dtype(), shape: &shape, span, origin: &frame.origin };
+            let taken = self.domain.apply(&application, &[&from, ids]);
+            taken.map_err(|m| Fault::new(&self.over.program.sources, span, format!("take: {m}")))
+        };
+        let store = match store {
+            Store::Dense(dense) => Store::Dense(take(dense)?),
+            Store::Packed { codes, scales, biases, bits, group } => {
+                Store::Packed { codes: take(codes)?, scales: take(scales)?, biases: take(biases)?, bits, group }
+            }
+        };
+        Ok(Cell::Matrix(Matrix { shape: rest(shape), store, weight: None }))
+    }
+}
+
+impl<T: Clone> Passed<T> {
+    fn again(&self) -> Passed<T> {
+        match self {
+            Passed::Cell(cell) => Passed::Cell(cell.clone()),
+            Passed::Val(value) => Passed::Val(value.clone()),
+        }
+    }
+}
+
+enum Turn<'p> {
+    Val(Val),
+    Child(&'p Instance),
+}
