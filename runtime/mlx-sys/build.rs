@@ -59,10 +59,7 @@ fn cargo(subcommand: &str) -> Res<Command> {
 
 /// Runs to the end and returns standard output; standard error goes to cargo's log.
 fn run(mut command: Command) -> Res<String> {
-    let out = command
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    let out = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
     if !out.status.success() {
         return Err(format!("{command:?} failed ({})", out.status));
     }
