@@ -1,7 +1,11 @@
 //! Dims: polynomials over named sizes, with rational coefficients and whole powers that may be negative, so that
 //! `hidden / heads * heads` is `hidden`. Two dims are equal when their normal forms are.
 
+mod equations;
+
 use std::{cmp::Ordering, collections::BTreeMap, fmt, hash};
+
+pub use equations::Equations;
 
 use crate::ir::Load;
 
@@ -123,6 +127,19 @@ impl Dim {
     pub fn atom(atom: Atom) -> Dim {
         let one = Ratio { numerator: 1, denominator: 1 };
         Dim { terms: [(Monomial([(atom, 1)].into()), one)].into() }
+    }
+
+    pub fn term(monomial: Monomial, ratio: Ratio) -> Dim {
+        Dim { terms: if ratio == Ratio::ZERO { BTreeMap::new() } else { [(monomial, ratio)].into() } }
+    }
+
+    pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Result<Dim, DimError> {
+        dims.into_iter().try_fold(Dim::int(1), |product, dim| product.times(dim))
+    }
+
+    /// Literally 1: such an axis broadcasts.
+    pub fn is_one(&self) -> bool {
+        self.as_int() == Some(1)
     }
 
     /// The literal integer this dim is, if it is one. Only a dim for which this is `Some(1)` broadcasts.

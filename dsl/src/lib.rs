@@ -2,15 +2,19 @@
 
 pub mod ast;
 pub mod bind;
+mod check;
 pub mod config;
 pub mod diagnostic;
 pub mod dim;
 pub mod interpret;
 pub mod ir;
 pub mod load;
+pub mod ops;
 pub mod parser;
 pub mod source;
 pub mod trace;
+
+pub use check::{Failed, LANGUAGE_VERSION, compile, compile_file, compile_text, compile_whole_prelude, prelude_sources};
 
 #[cfg(test)]
 mod testing;

@@ -1,7 +1,7 @@
 //! The table of error codes. The enum, the numbers, the titles and the explanations all come from these rows.
 //!
 //! Groups: `mg00` syntax, `mg01` names, `mg02` types and dtypes, `mg03` dims and shapes, `mg04` things that may be
-//! absent, `mg05` weights and stored names, `mg06` graphs, inputs, state and probes, `mg07` load.
+//! absent, `mg05` weights and stored names, `mg06` graphs, inputs, state and probes, `mg07` load, `mg09` not built yet.
 //! A number is never used again for another mistake.
 
 use std::fmt;
@@ -119,6 +119,9 @@ codes! {
         "The value is missing, or outside the type or set that the family accepts.";
     RequireFailed = 702, "a `require` that does not hold",
         "The checkpoint breaks an equation that the family relies on.";
+
+    NotSupportedYet = 901, "a part of the language that is not built yet",
+        "The construct belongs to the language, but this version cannot lower it. Say it another way, or write the computation out.";
 }
 
 impl fmt::Display for Code {

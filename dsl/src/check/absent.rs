@@ -1,0 +1,136 @@
+//! Path conditions: what is known to hold where an expression stands, so that a thing declared with `if` may be named.
+//!
+//! A condition is a set of facts, each a canonical text. `c` is known when each of its facts is. There is no reasoning
+//! beyond opening `let`s, splitting at `&` (and at `|` under a `!`), and turning a negated comparison around.
+
+use super::scope::{Checked, Home, Lowering};
+use crate::{
+    diagnostic::{Code, Diagnostic},
+    ir::*,
+    source::Span,
+};
+
+impl Lowering<'_, '_> {
+    /// What holds when `condition` is `positive`.
+    pub fn facts_of(&self, condition: &Load, positive: bool) -> Vec<String> {
+        self.literals(condition, positive).into_iter().map(|(fact, _)| fact).collect()
+    }
+
+    /// Each fact with its negation.
+    fn literals(&self, condition: &Load, positive: bool) -> Vec<(String, String)> {
+        let leaf = || {
+            let (yes, no) = (self.text(condition), format!("!{}", self.text(condition)));
+            vec![if positive { (yes, no) } else { (no, yes) }]
+        };
+        let opened = match &condition.kind {
+            LoadKind::Unary(LoadUnary::Not, inner) => return self.literals(inner, !positive),
+            LoadKind::Bool(b) if *b == positive => return Vec::new(),
+            LoadKind::Binary(LoadBinary::And, a, b) if positive => return self.both(a, b, positive),
+            LoadKind::Binary(LoadBinary::Or, a, b) if !positive => return self.both(a, b, positive),
+            LoadKind::Binary(op, a, b) => {
+                let Some(opposite) = negated(*op) else { return leaf() };
+                let text = |op| {
+                    let kind = LoadKind::Binary(op, a.clone(), b.clone());
+                    self.text(&Load { kind, ty: LoadType::Bool, span: condition.span })
+                };
+                let (yes, no) = (text(*op), text(opposite));
+                return vec![if positive { (yes, no) } else { (no, yes) }];
+            }
+            LoadKind::Config(path) => self.checker.config.defined_as(path).cloned(),
+            LoadKind::Local(local) => self.checker.locals[local.0 as usize].value.clone(),
+            LoadKind::Member(field) => match self.home {
+                Home::Block(block) => self.checker.member_let(block, *field).cloned(),
+                Home::Config | Home::Op(_) => None,
+            },
+            _ => None,
+        };
+        match opened {
+            Some(value) => self.literals(&value, positive),
+            None => leaf(),
+        }
+    }
+
+    fn both(&self, a: &Load, b: &Load, positive: bool) -> Vec<(String, String)> {
+        let mut facts = self.literals(a, positive);
+        facts.extend(self.literals(b, positive));
+        facts
+    }
+
+    /// Whether two conditions cannot hold together, as far as their texts tell.
+    pub fn exclusive(&self, a: &Load, b: &Load) -> bool {
+        let b = self.facts_of(b, true);
+        self.literals(a, true).iter().any(|(_, negation)| b.contains(negation))
+    }
+
+    /// Runs `inside` where `condition` is known to be `positive`: its facts, and the equations between dims among them.
+    pub fn under<T>(&mut self, condition: &Load, positive: bool, inside: impl FnOnce(&mut Self) -> T) -> T {
+        let (facts, equations) = (self.facts.len(), self.equations.clone());
+        self.facts.extend(self.facts_of(condition, positive));
+        if positive {
+            self.assume(condition);
+        }
+        let result = inside(self);
+        self.facts.truncate(facts);
+        self.equations = equations;
+        result
+    }
+
+    /// Believes the equations between integers that `condition` states.
+    pub fn assume(&mut self, condition: &Load) {
+        match &condition.kind {
+            LoadKind::Binary(LoadBinary::And, a, b) => {
+                self.assume(a);
+                self.assume(b);
+            }
+            LoadKind::Binary(LoadBinary::Equal, a, b) if a.ty == LoadType::Int => {
+                let (a, b) = (self.dim_or_atom(a), self.dim_or_atom(b));
+                self.equations.assume(&a, &b);
+            }
+            LoadKind::Config(path) => {
+                if let Some(value) = self.checker.config.defined_as(path).cloned() {
+                    self.assume(&value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn known(&self, needed: &[String]) -> bool {
+        needed.iter().all(|fact| self.facts.contains(fact))
+    }
+
+    /// An error unless all `needed` facts are known.
+    pub fn require_known(&mut self, needed: &[String], what: &str, span: Span, defined: Span) -> Checked<()> {
+        if self.known(needed) {
+            return Ok(());
+        }
+        let condition = needed.join(" & ");
+        let condition = condition.strip_prefix('(').and_then(|c| c.strip_suffix(')')).unwrap_or(&condition).to_string();
+        Err(self.error(
+            Diagnostic::new(Code::MaybeAbsent, span, format!("`{what}` exists only where `{condition}` holds"))
+                .label("may be absent here")
+                .help(format!("use it inside `if {condition} {{ .. }}`"))
+                .also(defined, "declared with this condition"),
+        ))
+    }
+}
+
+fn negated(op: LoadBinary) -> Option<LoadBinary> {
+    Some(match op {
+        LoadBinary::Equal => LoadBinary::NotEqual,
+        LoadBinary::NotEqual => LoadBinary::Equal,
+        LoadBinary::Less => LoadBinary::GreaterEqual,
+        LoadBinary::LessEqual => LoadBinary::Greater,
+        LoadBinary::Greater => LoadBinary::LessEqual,
+        LoadBinary::GreaterEqual => LoadBinary::Less,
+        LoadBinary::Add
+        | LoadBinary::Subtract
+        | LoadBinary::Multiply
+        | LoadBinary::Divide
+        | LoadBinary::Remainder
+        | LoadBinary::ShiftLeft
+        | LoadBinary::And
+        | LoadBinary::Or
+        | LoadBinary::In => return None,
+    })
+}

@@ -1,0 +1,602 @@
+//! Blocks: parameters, then fields in order, then the signatures of their functions; bodies come last, when every
+//! block they call has its signatures.
+
+use std::collections::HashMap;
+
+use super::{
+    Checker, Pending,
+    functions::load_parameters,
+    scope::{Binding, Checked, FreeDims, Home, Item, Lowering, Reported, load},
+    signature::{ParameterType, Signature},
+    types::Written,
+};
+use crate::{
+    ast,
+    diagnostic::{Code, Diagnostic},
+    ir::*,
+    source::{PRELUDE, Span},
+};
+
+#[derive(Debug, Clone)]
+pub(crate) struct FieldEntry {
+    pub name: String,
+    pub kind: FieldKind,
+    pub condition: Option<Load>,
+    /// Facts that must be known where it is named.
+    pub needed: Vec<String>,
+    pub stored: Stored,
+    pub span: Span,
+}
+
+#[derive(Debug)]
+struct FunctionEntry<'a> {
+    name: String,
+    signature: Option<Signature>,
+    ast: &'a ast::Signature,
+    graph: bool,
+    span: Span,
+    lowered: Option<Function>,
+}
+
+#[derive(Debug)]
+pub(crate) struct BlockEntry<'a> {
+    name: String,
+    doc: String,
+    span: Span,
+    parameters: Option<Signature>,
+    fields: Vec<FieldEntry>,
+    /// Names whose field is wrong: known, and never reported again.
+    poisoned: Vec<String>,
+    ignores: Vec<String>,
+    functions: Vec<FunctionEntry<'a>>,
+    complete: bool,
+}
+
+impl BlockEntry<'_> {
+    pub fn finish(self) -> Option<Block> {
+        let functions = self.functions.into_iter().map(|f| f.lowered).collect::<Option<Vec<_>>>()?;
+        let fields = self
+            .fields
+            .into_iter()
+            .map(|f| Field { name: f.name, kind: f.kind, condition: f.condition, stored: f.stored, span: f.span })
+            .collect();
+        Some(Block {
+            name: self.name,
+            doc: self.doc,
+            parameters: load_parameters(&self.parameters?),
+            fields,
+            ignores: self.ignores,
+            functions,
+            span: self.span,
+        })
+    }
+}
+
+/// The block part of the tree, for `block` and `model` alike.
+struct Definition<'a> {
+    name: &'a str,
+    parameters: &'a [ast::Parameter],
+    members: &'a [ast::Member],
+    doc: &'a str,
+    span: Span,
+}
+
+impl<'a> Checker<'a> {
+    pub fn block_name(&self, block: BlockId) -> &str {
+        &self.blocks[block.0 as usize].name
+    }
+
+    pub fn field_id(&self, block: BlockId, name: &str) -> Option<FieldId> {
+        let entry = &self.blocks[block.0 as usize];
+        match entry.fields.iter().position(|f| f.name == name) {
+            Some(i) => Some(FieldId(i as u32)),
+            // An id that no field has: `field` says that it was reported.
+            None => entry.poisoned.iter().any(|p| p == name).then_some(FieldId(u32::MAX)),
+        }
+    }
+
+    pub fn field(&self, block: BlockId, field: FieldId) -> Option<&FieldEntry> {
+        self.blocks[block.0 as usize].fields.get(field.0 as usize)
+    }
+
+    pub fn field_names(&self, block: BlockId) -> Vec<String> {
+        self.blocks[block.0 as usize].fields.iter().map(|f| f.name.clone()).collect()
+    }
+
+    pub fn member_let(&self, block: BlockId, field: FieldId) -> Option<&Load> {
+        match &self.field(block, field)?.kind {
+            FieldKind::Let(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn block_parameters(&self, block: BlockId) -> Checked<Signature> {
+        self.blocks[block.0 as usize].parameters.clone().ok_or(Reported)
+    }
+
+    /// A function of a block by name (`""` for the unnamed one). `None` when there is none.
+    pub fn block_function(&self, block: BlockId, name: &str) -> Option<(FunctionId, Checked<Signature>)> {
+        let functions = &self.blocks[block.0 as usize].functions;
+        let i = functions.iter().position(|f| f.name == name && !f.graph)?;
+        Some((FunctionId(i as u32), functions[i].signature.clone().ok_or(Reported)))
+    }
+
+    pub fn function_names(&self, block: BlockId) -> Vec<String> {
+        self.blocks[block.0 as usize].functions.iter().filter(|f| !f.graph).map(|f| f.name.clone()).collect()
+    }
+
+    pub fn graph_signature(&self, block: BlockId, name: &str) -> Option<Signature> {
+        let functions = &self.blocks[block.0 as usize].functions;
+        functions.iter().find(|f| f.graph && f.name == name)?.signature.clone()
+    }
+
+    /// The block of this name, its fields and signatures checked. `None` when there is none.
+    pub fn reach_block(&mut self, name: &str) -> Option<BlockId> {
+        if let Some(id) = self.block_ids.get(name) {
+            return Some(*id);
+        }
+        let block = self.items.blocks.get(name).copied()?;
+        let definition = Definition {
+            name: &block.name.node,
+            parameters: &block.parameters,
+            members: &block.members,
+            doc: &block.doc,
+            span: block.name.span,
+        };
+        Some(self.check_block(definition, true))
+    }
+
+    pub fn reach_model(&mut self, model: &'a ast::Model) -> BlockId {
+        let definition =
+            Definition { name: "Model", parameters: &[], members: &model.members, doc: "", span: model.span };
+        self.check_block(definition, false)
+    }
+
+    /// Whether the block is still being checked, which means that it contains itself.
+    pub fn is_complete(&self, block: BlockId) -> bool {
+        self.blocks[block.0 as usize].complete
+    }
+
+    fn check_block(&mut self, block: Definition<'a>, named: bool) -> BlockId {
+        let id = BlockId(self.blocks.len() as u32);
+        if named {
+            self.block_ids.insert(block.name, id);
+        }
+        self.blocks.push(BlockEntry {
+            name: block.name.to_string(),
+            doc: block.doc.to_string(),
+            span: block.span,
+            parameters: None,
+            fields: Vec::new(),
+            poisoned: Vec::new(),
+            ignores: Vec::new(),
+            functions: Vec::new(),
+            complete: false,
+        });
+        let sees_config = block.span.file != PRELUDE;
+        let parameters =
+            Lowering::new(self, Home::Block(id), sees_config).signature(block.parameters, None, block.span);
+        let parameters = parameters.and_then(|signature| self.load_only(signature));
+        self.blocks[id.0 as usize].parameters = parameters.ok();
+        let mut seen: HashMap<&str, Span> = HashMap::new();
+        for member in block.members {
+            self.check_member(id, member, sees_config, &mut seen);
+        }
+        self.check_stored_paths(id);
+        for member in block.members {
+            self.check_function_signature(id, member, sees_config);
+        }
+        self.blocks[id.0 as usize].complete = true;
+        self.pending.push_back(Pending::Block(id));
+        id
+    }
+
+    fn load_only(&mut self, signature: Signature) -> Checked<Signature> {
+        match signature.parameters.iter().find(|p| matches!(p.ty, ParameterType::Value(_))) {
+            None => Ok(signature),
+            Some(tensor) => {
+                let message = "a block parameter is a load value; tensors are given to its functions";
+                Err(self.report(Diagnostic::new(Code::WrongStage, tensor.name.span, message)))
+            }
+        }
+    }
+
+    /// A lowering for one member of the block, its parameters bound.
+    fn in_block(&mut self, block: BlockId, sees_config: bool) -> Checked<Lowering<'_, 'a>> {
+        let parameters = self.block_parameters(block)?;
+        let mut lowering = Lowering::new(self, Home::Block(block), sees_config);
+        lowering.bind_parameters(&parameters);
+        Ok(lowering)
+    }
+
+    fn check_member(
+        &mut self,
+        block: BlockId,
+        member: &'a ast::Member,
+        sees_config: bool,
+        seen: &mut HashMap<&'a str, Span>,
+    ) {
+        let (name, field) = match member {
+            ast::Member::Ignore { pattern } => {
+                self.blocks[block.0 as usize].ignores.push(pattern.node.clone());
+                return;
+            }
+            ast::Member::Graph { .. } | ast::Member::Function { .. } => return,
+            ast::Member::State { name, ty } => (name, self.state(block, name, ty, sees_config)),
+            ast::Member::Let { name, value, condition } => {
+                (name, self.member_value(block, name, value, condition.as_ref(), sees_config))
+            }
+            ast::Member::Field { name, ty, source, condition } => {
+                (name, self.member_field(block, name, ty, source.as_ref(), condition.as_ref(), sees_config))
+            }
+        };
+        if sees_config && let Some(span) = self.config.defined_at(&name.node) {
+            self.report(
+                Diagnostic::new(Code::HidesConfigName, name.span, format!("`{}` hides the config name", name.node))
+                    .label("hides it")
+                    .help("choose another name for the field, and give its stored name with `as`")
+                    .also(span, "defined here"),
+            );
+        }
+        let parameter = self.blocks[block.0 as usize]
+            .parameters
+            .as_ref()
+            .and_then(|p| p.parameters.iter().find(|p| p.name.node == name.node).map(|p| p.name.span));
+        if let Some(first) = seen.get(name.node.as_str()).copied().or(parameter) {
+            self.twice(name, first);
+            return;
+        }
+        seen.insert(&name.node, name.span);
+        let entry = &mut self.blocks[block.0 as usize];
+        match field {
+            Ok(field) => entry.fields.push(field),
+            Err(Reported) => entry.poisoned.push(name.node.clone()),
+        }
+    }
+
+    fn state(&mut self, block: BlockId, name: &ast::Name, ty: &ast::Type, sees_config: bool) -> Checked<FieldEntry> {
+        let mut lowering = self.in_block(block, sees_config)?;
+        let written = lowering.collecting(|this| this.written(ty))?;
+        let Written::Tensor(tensor) = written else {
+            return lowering.fail(Code::StateMisuse, ty.span, "a state is a tensor");
+        };
+        let free: Vec<Option<&str>> = tensor
+            .shape
+            .dims
+            .iter()
+            .map(|dim| match dim.as_atom().map(|a| &a.load.kind) {
+                Some(LoadKind::Free(name)) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        if tensor.shape.pack || free.first() != Some(&Some("B")) {
+            return Err(lowering.error(
+                Diagnostic::new(Code::StateMisuse, ty.span, "the first dim of a state is `B`, the rows of the call")
+                    .help("row `b` of a call is the slot that serves that request"),
+            ));
+        }
+        let bad = free[1..].iter().flatten().find(|n| **n != "T");
+        if let Some(bad) = bad {
+            let message =
+                format!("`{bad}` is bound by no call here: a state has `B` first, then `T` and dims known at load");
+            return lowering.fail(Code::StateMisuse, ty.span, message);
+        }
+        if free[1..].iter().flatten().count() > 1 {
+            return lowering.fail(Code::StateMisuse, ty.span, "`T` stands once in a state");
+        }
+        for dim in &tensor.shape.dims {
+            let compound = dim.as_atom().is_none();
+            if compound && dim.atoms().any(|a| matches!(a.load.kind, LoadKind::Free(_))) {
+                let message = "`B` and `T` stand alone in the shape of a state";
+                return lowering.fail(Code::StateMisuse, ty.span, message);
+            }
+        }
+        Ok(FieldEntry {
+            name: name.node.clone(),
+            kind: FieldKind::State(tensor),
+            condition: None,
+            needed: Vec::new(),
+            stored: own_name(name),
+            span: name.span,
+        })
+    }
+
+    fn member_value(
+        &mut self,
+        block: BlockId,
+        name: &ast::Name,
+        value: &ast::Expr,
+        condition: Option<&ast::Expr>,
+        sees_config: bool,
+    ) -> Checked<FieldEntry> {
+        let mut lowering = self.in_block(block, sees_config)?;
+        let (condition, needed) = lowering.member_condition(condition)?;
+        lowering.call_stage = true;
+        let item = lowering.expr(value)?;
+        let value = match item {
+            Item::Load(value) => value,
+            _ => return lowering.unsupported(value.span, "a derived weight (a `let` of a block with tensors)"),
+        };
+        Ok(FieldEntry {
+            name: name.node.clone(),
+            kind: FieldKind::Let(value),
+            condition,
+            needed,
+            stored: own_name(name),
+            span: name.span,
+        })
+    }
+
+    fn member_field(
+        &mut self,
+        block: BlockId,
+        name: &ast::Name,
+        ty: &ast::FieldType,
+        source: Option<&ast::StoredAs>,
+        condition: Option<&ast::Expr>,
+        sees_config: bool,
+    ) -> Checked<FieldEntry> {
+        let mut lowering = self.in_block(block, sees_config)?;
+        let (condition, needed) = lowering.member_condition(condition)?;
+        let kind = match ty {
+            ast::FieldType::Child(child) => lowering.child(child)?,
+            ast::FieldType::Array { child, variable, low, high } => lowering.children(child, variable, low, high)?,
+            ast::FieldType::Type(ty) => lowering.weight_or_block(ty)?,
+        };
+        let stored = match source {
+            None => own_name(name),
+            Some(source) => lowering.stored(source)?,
+        };
+        Ok(FieldEntry { name: name.node.clone(), kind, condition, needed, stored, span: name.span })
+    }
+
+    /// Two fields on one stored path must exclude each other.
+    fn check_stored_paths(&mut self, block: BlockId) {
+        let fields = self.blocks[block.0 as usize].fields.clone();
+        let stored =
+            |f: &FieldEntry| !matches!(f.kind, FieldKind::Let(_) | FieldKind::State(_)) && !f.is_stateful_only(self);
+        let mut clashes = Vec::new();
+        for (i, second) in fields.iter().enumerate().filter(|(_, f)| stored(f)) {
+            for first in fields[..i].iter().filter(|f| stored(f)) {
+                let shared = second.stored.places.iter().flatten().find(|part| {
+                    !part.path.is_empty()
+                        && part.rows.is_none()
+                        && first.stored.places.iter().flatten().any(|p| p.path == part.path && p.rows.is_none())
+                });
+                if let Some(part) = shared {
+                    clashes.push((first.clone(), second.clone(), part.path.clone()));
+                }
+            }
+        }
+        for (first, second, path) in clashes {
+            let exclude = match (&first.condition, &second.condition) {
+                (Some(a), Some(b)) => Lowering::new(self, Home::Block(block), true).exclusive(a, b),
+                _ => false,
+            };
+            if !exclude {
+                let message = format!("`{}` and `{}` both lie at {path:?}", first.name, second.name);
+                self.report(
+                    Diagnostic::new(Code::DoublyClaimed, second.span, message)
+                        .label("the same stored path")
+                        .help("give one of them another path with `as`, or conditions that exclude each other")
+                        .also(first.span, "claimed here"),
+                );
+            }
+        }
+    }
+
+    fn check_function_signature(&mut self, block: BlockId, member: &'a ast::Member, sees_config: bool) {
+        let (name, signature, graph, span) = match member {
+            ast::Member::Function { name, span, signature } => (
+                name.as_ref().map_or("", |n| n.node.as_str()),
+                signature,
+                false,
+                name.as_ref().map_or(*span, |n| n.span),
+            ),
+            ast::Member::Graph { name, signature } => (name.node.as_str(), signature, true, name.span),
+            ast::Member::State { .. }
+            | ast::Member::Ignore { .. }
+            | ast::Member::Let { .. }
+            | ast::Member::Field { .. } => {
+                return;
+            }
+        };
+        let same = self.blocks[block.0 as usize].functions.iter().find(|f| f.name == name).map(|f| f.span);
+        let field = self.field_id(block, name).and_then(|f| self.field(block, f)).map(|f| f.span);
+        if let Some(first) = same.or(field) {
+            let message = if name.is_empty() {
+                "a block has one `fn` without a name".to_string()
+            } else {
+                format!("`{name}` is defined twice")
+            };
+            self.report(Diagnostic::new(Code::DuplicateName, span, message).also(first, "first here"));
+            return;
+        }
+        let read = match self.in_block(block, sees_config) {
+            Ok(mut lowering) => lowering.signature(&signature.parameters, signature.result.as_ref(), span),
+            Err(reported) => Err(reported),
+        };
+        let read = read.and_then(|s| self.tensor_results(s, span));
+        self.blocks[block.0 as usize].functions.push(FunctionEntry {
+            name: name.to_string(),
+            signature: read.ok(),
+            ast: signature,
+            graph,
+            span,
+            lowered: None,
+        });
+    }
+
+    fn tensor_results(&mut self, signature: Signature, span: Span) -> Checked<Signature> {
+        if !signature.is_load() {
+            return Ok(signature);
+        }
+        let message = "a function of a block gives tensors; load values belong in an `op` or a `let`";
+        Err(self.report(Diagnostic::new(Code::WrongStage, span, message)))
+    }
+
+    pub fn check_functions(&mut self, block: BlockId) {
+        for i in 0..self.blocks[block.0 as usize].functions.len() {
+            let entry = &self.blocks[block.0 as usize].functions[i];
+            let (name, tree, graph, span) = (entry.name.clone(), entry.ast, entry.graph, entry.span);
+            let Some(signature) = entry.signature.clone() else { continue };
+            let sees_config = span.file != PRELUDE;
+            let Ok(mut lowering) = self.in_block(block, sees_config) else { continue };
+            lowering.enter(&signature, true);
+            if let Ok(body) = lowering.function_body(&tree.body, &signature) {
+                let function = lowering.finish(name, String::new(), graph, &signature, body, span);
+                self.blocks[block.0 as usize].functions[i].lowered = Some(function);
+            }
+        }
+    }
+}
+
+impl FieldEntry {
+    /// A child that holds state and no weights lies nowhere in the checkpoint.
+    fn is_stateful_only(&self, checker: &Checker<'_>) -> bool {
+        let FieldKind::Child { block, .. } = &self.kind else { return false };
+        let fields = &checker.blocks[block.0 as usize].fields;
+        !fields.is_empty() && fields.iter().all(|f| matches!(f.kind, FieldKind::State(_) | FieldKind::Let(_)))
+    }
+}
+
+fn own_name(name: &ast::Name) -> Stored {
+    Stored { places: vec![vec![StoredPart { path: name.node.clone(), rows: None }]] }
+}
+
+impl Lowering<'_, '_> {
+    pub fn bind_parameters(&mut self, parameters: &Signature) {
+        for parameter in &parameters.parameters {
+            if let ParameterType::Load { ty, length } = &parameter.ty {
+                if let Some(length) = length {
+                    self.lengths.insert(parameter.name.node.clone(), length.clone());
+                }
+                let kind = LoadKind::Parameter(parameter.name.node.clone());
+                let item = Item::Load(load(kind, ty.clone(), parameter.name.span));
+                self.bind_silently(&parameter.name.node, Binding { item, mutable: false, span: parameter.name.span });
+            }
+        }
+    }
+
+    /// Reads `if condition`, and makes it known for the rest of this lowering.
+    fn member_condition(&mut self, condition: Option<&ast::Expr>) -> Checked<(Option<Load>, Vec<String>)> {
+        let Some(condition) = condition else { return Ok((None, Vec::new())) };
+        let condition = self.condition(condition)?;
+        let needed = self.facts_of(&condition, true);
+        self.facts.extend(needed.iter().cloned());
+        self.assume(&condition);
+        Ok((Some(condition), needed))
+    }
+
+    fn block_id(&mut self, name: &ast::Name) -> Checked<BlockId> {
+        let Some(block) = self.checker.reach_block(&name.node) else {
+            let mut error = Diagnostic::new(Code::UnknownName, name.span, format!("there is no block `{}`", name.node))
+                .label("not known");
+            let known: Vec<&str> = self.checker.items.blocks.keys().copied().collect();
+            if let Some(near) = crate::diagnostic::suggest(&name.node, known) {
+                error = error.help(format!("did you mean `{near}`?"));
+            }
+            return Err(self.error(error));
+        };
+        if !self.checker.is_complete(block) {
+            let message = format!("the block `{}` contains itself", name.node);
+            return self.fail(Code::RecursiveDefinition, name.span, message);
+        }
+        Ok(block)
+    }
+
+    fn child(&mut self, child: &ast::Child) -> Checked<FieldKind> {
+        let block = self.block_id(&child.block)?;
+        let arguments = self.block_arguments(block, &child.arguments, child.block.span)?;
+        Ok(FieldKind::Child { block, arguments })
+    }
+
+    fn children(
+        &mut self,
+        child: &ast::Child,
+        variable: &ast::Name,
+        low: &ast::Expr,
+        high: &ast::Expr,
+    ) -> Checked<FieldKind> {
+        let block = self.block_id(&child.block)?;
+        let low = self.load(low)?;
+        let low = self.coerce(low, &LoadType::Int, "the first index")?;
+        let high = self.load(high)?;
+        let high = self.coerce(high, &LoadType::Int, "the end of the indices")?;
+        let local = self.new_variable(&variable.node);
+        self.bind(variable, Item::Load(load(LoadKind::Local(local), LoadType::Int, variable.span)), false);
+        let arguments = self.block_arguments(block, &child.arguments, child.block.span)?;
+        Ok(FieldKind::Children { block, arguments, variable: local, low, high })
+    }
+
+    fn block_arguments(&mut self, block: BlockId, arguments: &[ast::Argument], span: Span) -> Checked<Vec<Load>> {
+        let parameters = self.checker.block_parameters(block)?;
+        let name = self.checker.block_name(block).to_string();
+        let bound = self.arguments(&name, &parameters, arguments, span)?;
+        let mut loads = Vec::new();
+        for argument in bound {
+            match argument {
+                super::calls::Bound::Load(value) => loads.push(value),
+                super::calls::Bound::Value(_, span) => {
+                    return self.fail(Code::WrongStage, span, "a block parameter is a load value, this is a tensor");
+                }
+            }
+        }
+        Ok(loads)
+    }
+
+    fn weight_or_block(&mut self, ty: &ast::Type) -> Checked<FieldKind> {
+        if let ast::TypeKind::Named { name, shape: None } = &ty.kind
+            && self.checker.items.blocks.contains_key(name.node.as_str())
+        {
+            let block = self.block_id(name)?;
+            let arguments = self.block_arguments(block, &[], name.span)?;
+            return Ok(FieldKind::Child { block, arguments });
+        }
+        let free = |shape: &Shape| {
+            shape.dims.iter().flat_map(|d| d.atoms()).any(|a| matches!(a.load.kind, LoadKind::Free(_))) || shape.pack
+        };
+        self.free_dims = FreeDims::Collect;
+        let written = self.written(ty)?;
+        self.free_dims = FreeDims::None;
+        let (kind, shape) = match written {
+            Written::Tensor(tensor) => (FieldKind::Tensor(tensor.clone()), tensor.shape),
+            Written::Matrix(shape) => (FieldKind::Matrix(shape.clone()), shape),
+            Written::Load { .. } | Written::Tuple(_) => {
+                return Err(self.error(
+                    Diagnostic::new(Code::TypeMismatch, ty.span, "a field is a weight or a block")
+                        .help("load values are `let`s and parameters"),
+                ));
+            }
+        };
+        if free(&shape) {
+            let message = "the shape of a weight is known at load: it has no free dims";
+            return self.fail(Code::UnboundDim, ty.span, message);
+        }
+        Ok(kind)
+    }
+
+    fn stored(&mut self, source: &ast::StoredAs) -> Checked<Stored> {
+        let mut places = Vec::new();
+        for place in &source.places {
+            let mut parts = Vec::new();
+            for part in place {
+                let rows = match &part.rows {
+                    None => None,
+                    Some((low, high)) => {
+                        let (low, high) = (self.load(low)?, self.load(high)?);
+                        let low = self.coerce(low, &LoadType::Int, "the first row")?;
+                        let high = self.coerce(high, &LoadType::Int, "the end of the rows")?;
+                        Some((low, high))
+                    }
+                };
+                if part.path.node.matches("{}").count() > 1 {
+                    return self.fail(Code::DoublyClaimed, part.path.span, "a stored path has one hole `{}` at most");
+                }
+                parts.push(StoredPart { path: part.path.node.clone(), rows });
+            }
+            places.push(parts);
+        }
+        Ok(Stored { places })
+    }
+}

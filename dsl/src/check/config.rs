@@ -1,0 +1,385 @@
+//! The `config` item: what each name means, in file order, and what is believed about it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    Checker,
+    load::type_name,
+    scope::{Checked, Home, Lowering, Reported},
+};
+use crate::{
+    ast,
+    diagnostic::{Code, Diagnostic, suggest},
+    dim::Dim,
+    ir::*,
+    source::Span,
+};
+
+/// A config name that may be used: a field, a `limit`, or a `let`.
+#[derive(Debug, Clone)]
+struct Entry {
+    ty: LoadType,
+    /// The strings of a `one_of`.
+    options: Option<Vec<String>>,
+    /// Facts that must be known where it is named.
+    needed: Vec<String>,
+    /// Of a `let`.
+    value: Option<Load>,
+    dim: Option<Dim>,
+    length: Option<Dim>,
+    text: Option<String>,
+    span: Span,
+}
+
+#[derive(Debug, Clone)]
+struct SectionEntry {
+    needed: Vec<String>,
+    span: Span,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ConfigTable {
+    /// `None` for a name whose definition is wrong: it is known, and never reported again.
+    entries: BTreeMap<ConfigPath, Option<Entry>>,
+    sections: HashMap<String, SectionEntry>,
+    spans: BTreeMap<ConfigPath, Span>,
+}
+
+impl ConfigTable {
+    fn entry(&self, path: &[String]) -> Option<&Entry> {
+        self.entries.get(path).and_then(Option::as_ref)
+    }
+
+    pub fn dim(&self, path: &[String]) -> Option<&Dim> {
+        self.entry(path)?.dim.as_ref()
+    }
+
+    pub fn length(&self, path: &[String]) -> Option<&Dim> {
+        self.entry(path)?.length.as_ref()
+    }
+
+    /// What a `let` stands for.
+    pub fn defined_as(&self, path: &[String]) -> Option<&Load> {
+        self.entry(path)?.value.as_ref()
+    }
+
+    pub fn text(&self, path: &[String]) -> Option<String> {
+        self.entry(path)?.text.clone()
+    }
+
+    pub fn options(&self, path: &[String]) -> Option<&[String]> {
+        self.entry(path)?.options.as_deref()
+    }
+
+    /// Where the root name `name` is defined, if it is a config name.
+    pub fn defined_at(&self, name: &str) -> Option<Span> {
+        let section = self.sections.get(name).map(|s| s.span);
+        section.or_else(|| self.spans.get(&vec![name.to_string()]).copied())
+    }
+
+    pub fn has_section(&self, name: &str) -> bool {
+        self.sections.contains_key(name)
+    }
+
+    /// Names that can be written bare at the root.
+    pub fn root_names(&self) -> impl Iterator<Item = &str> {
+        let fields = self.spans.keys().filter(|p| p.len() == 1).map(|p| p[0].as_str());
+        fields.chain(self.sections.keys().map(String::as_str))
+    }
+
+    pub fn section_names<'s>(&'s self, section: &'s str) -> impl Iterator<Item = &'s str> {
+        self.spans.keys().filter(move |p| p.len() == 2 && p[0] == section).map(|p| p[1].as_str())
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// Checks every `config` item of the family.
+    pub fn check_config(&mut self, items: &'a [ast::Item]) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        for item in items {
+            if let ast::Item::Config(list) = item {
+                for setting in list {
+                    if let Ok(setting) = self.check_setting(setting, None) {
+                        settings.push(setting);
+                    }
+                }
+            }
+        }
+        settings
+    }
+
+    /// A lowering for one expression of the config.
+    fn in_config(&mut self, section: Option<&str>) -> Lowering<'_, 'a> {
+        let mut lowering = Lowering::new(self, Home::Config, true);
+        lowering.section = section.map(str::to_string);
+        if let Some(entry) = section.and_then(|s| lowering.checker.config.sections.get(s)) {
+            let needed = entry.needed.clone();
+            lowering.facts.extend(needed);
+        }
+        lowering
+    }
+
+    fn condition(&mut self, section: Option<&str>, condition: &'a Option<ast::Expr>) -> Checked<Option<Load>> {
+        match condition {
+            Some(condition) => self.in_config(section).condition(condition).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn check_setting(&mut self, setting: &'a ast::Setting, section: Option<&str>) -> Checked<Setting> {
+        match setting {
+            ast::Setting::Section { name, keys, condition, settings } => {
+                if section.is_some() {
+                    let message = "a section stands in no other section".to_string();
+                    return Err(self.report(
+                        Diagnostic::new(Code::UnexpectedToken, name.span, message)
+                            .help("sections reach deep by dotted keys: `\"text_config.rope_scaling\"`"),
+                    ));
+                }
+                let condition = self.condition(None, condition)?;
+                let needed = self.needed(None, condition.as_ref());
+                self.define_section(name, needed)?;
+                let settings = settings.iter().filter_map(|s| self.check_setting(s, Some(&name.node)).ok()).collect();
+                let keys = keys.iter().map(|k| k.node.clone()).collect();
+                Ok(Setting::Section(Section { name: name.node.clone(), keys, condition, settings }))
+            }
+            ast::Setting::Field { name, ty, keys, otherwise, condition } => {
+                let field = self.check_field(name, ty, keys, otherwise, condition, section);
+                self.define(name, section, field)
+            }
+            ast::Setting::Limit { name, ty, value } => {
+                let checked = self.check_limit(name, ty, value, section);
+                self.define(name, section, checked)
+            }
+            ast::Setting::Let { name, value, condition } => {
+                let checked = self.check_let(name, value, condition, section);
+                self.define(name, section, checked)
+            }
+            ast::Setting::Require { condition } => {
+                let mut lowering = self.in_config(section);
+                let value = lowering.condition(condition)?;
+                lowering.assume(&value);
+                let (facts, equations) = (lowering.facts_of(&value, true), lowering.equations.clone());
+                // An equation among values that may be absent says nothing where they are.
+                if section.is_none_or(|s| self.config.sections.get(s).is_none_or(|s| s.needed.is_empty())) {
+                    self.equations = equations;
+                    self.facts.extend(facts);
+                }
+                let text = self.sources.text(condition.span).to_string();
+                Ok(Setting::Require(Require { condition: value, text, span: condition.span }))
+            }
+        }
+    }
+
+    fn check_field(
+        &mut self,
+        name: &'a ast::Name,
+        ty: &'a ast::ValueType,
+        keys: &'a [ast::Text],
+        otherwise: &'a Option<ast::Expr>,
+        condition: &'a Option<ast::Expr>,
+        section: Option<&str>,
+    ) -> Checked<(Setting, Entry)> {
+        let (field_type, load_type, options) = self.value_type(ty, section)?;
+        let condition = self.condition(section, condition)?;
+        let otherwise = match otherwise {
+            None => None,
+            Some(value) => {
+                let mut lowering = self.in_config(section);
+                if let Some(condition) = &condition {
+                    let facts = lowering.facts_of(condition, true);
+                    lowering.facts.extend(facts);
+                }
+                let value = lowering.load(value)?;
+                Some(lowering.coerce(value, &load_type, &format!("the `else` of `{}`", name.node))?)
+            }
+        };
+        let needed = self.needed(section, condition.as_ref());
+        let entry =
+            Entry { ty: load_type, options, needed, value: None, dim: None, length: None, text: None, span: name.span };
+        let keys = keys.iter().map(|k| k.node.clone()).collect();
+        let path = path(section, name);
+        Ok((Setting::Field(ConfigField { path, ty: field_type, keys, otherwise, condition, span: name.span }), entry))
+    }
+
+    fn check_limit(
+        &mut self,
+        name: &'a ast::Name,
+        ty: &'a ast::ValueType,
+        value: &'a ast::Expr,
+        section: Option<&str>,
+    ) -> Checked<(Setting, Entry)> {
+        let (_, load_type, options) = self.value_type(ty, section)?;
+        let mut lowering = self.in_config(section);
+        let value = lowering.load(value)?;
+        let value = lowering.coerce(value, &load_type, &format!("the limit `{}`", name.node))?;
+        let needed = self.needed(section, None);
+        let entry =
+            Entry { ty: load_type, options, needed, value: None, dim: None, length: None, text: None, span: name.span };
+        Ok((Setting::Limit { path: path(section, name), value }, entry))
+    }
+
+    fn check_let(
+        &mut self,
+        name: &'a ast::Name,
+        value: &'a ast::Expr,
+        condition: &'a Option<ast::Expr>,
+        section: Option<&str>,
+    ) -> Checked<(Setting, Entry)> {
+        let condition = self.condition(section, condition)?;
+        let mut lowering = self.in_config(section);
+        if let Some(condition) = &condition {
+            let facts = lowering.facts_of(condition, true);
+            lowering.facts.extend(facts);
+        }
+        let value = lowering.load(value)?;
+        let list = matches!(value.ty, LoadType::List(_));
+        let entry = Entry {
+            ty: value.ty.clone(),
+            options: None,
+            needed: Vec::new(),
+            dim: (value.ty == LoadType::Int).then(|| lowering.dim_or_atom(&value)),
+            length: list.then(|| match lowering.length_of(&value) {
+                // A length with no better text is known by the name of the list.
+                length if length.as_atom().is_some_and(|a| a.text.starts_with("len([")) => {
+                    let kind = LoadKind::Config(path(section, name));
+                    lowering.length_of(&Load { kind, ..value.clone() })
+                }
+                length => length,
+            }),
+            text: (!list).then(|| lowering.text(&value)),
+            value: Some(value.clone()),
+            span: name.span,
+        };
+        let needed = self.needed(section, condition.as_ref());
+        Ok((Setting::Let { path: path(section, name), value, condition }, Entry { needed, ..entry }))
+    }
+
+    fn needed(&mut self, section: Option<&str>, condition: Option<&Load>) -> Vec<String> {
+        let lowering = Lowering::new(self, Home::Config, true);
+        let mut needed = match section.and_then(|s| lowering.checker.config.sections.get(s)) {
+            Some(section) => section.needed.clone(),
+            None => Vec::new(),
+        };
+        if let Some(condition) = condition {
+            needed.extend(lowering.facts_of(condition, true));
+        }
+        needed
+    }
+
+    fn define_section(&mut self, name: &ast::Name, needed: Vec<String>) -> Checked<()> {
+        if let Some(first) = self.config.defined_at(&name.node) {
+            return Err(self.twice(name, first));
+        }
+        self.config.sections.insert(name.node.clone(), SectionEntry { needed, span: name.span });
+        Ok(())
+    }
+
+    fn define(
+        &mut self,
+        name: &ast::Name,
+        section: Option<&str>,
+        checked: Checked<(Setting, Entry)>,
+    ) -> Checked<Setting> {
+        let path = path(section, name);
+        let root = section.is_none().then(|| self.config.defined_at(&name.node)).flatten();
+        if let Some(first) = root.or_else(|| self.config.spans.get(&path).copied()) {
+            return Err(self.twice(name, first));
+        }
+        self.config.spans.insert(path.clone(), name.span);
+        match checked {
+            Ok((setting, entry)) => {
+                self.config.entries.insert(path, Some(entry));
+                Ok(setting)
+            }
+            Err(reported) => {
+                self.config.entries.insert(path, None);
+                Err(reported)
+            }
+        }
+    }
+
+    fn value_type(
+        &mut self,
+        ty: &'a ast::ValueType,
+        section: Option<&str>,
+    ) -> Checked<(FieldType, LoadType, Option<Vec<String>>)> {
+        Ok(match &ty.kind {
+            ast::ValueTypeKind::Named(name) => match name.as_str() {
+                "dim" => (FieldType::Dim, LoadType::Int, None),
+                "int" => (FieldType::Int, LoadType::Int, None),
+                "float" => (FieldType::Float, LoadType::Float, None),
+                "bool" => (FieldType::Bool, LoadType::Bool, None),
+                "name" => (FieldType::Text, LoadType::Text, None),
+                other => {
+                    let known = ["dim", "int", "float", "bool", "name"];
+                    let mut error =
+                        Diagnostic::new(Code::UnknownName, ty.span, format!("there is no config type `{other}`"));
+                    error = match suggest(other, known) {
+                        Some(near) => error.help(format!("did you mean `{near}`?")),
+                        None => {
+                            error.help("config types are dim, int, float, bool, name, one_of(..), index(..) and lists")
+                        }
+                    };
+                    return Err(self.report(error));
+                }
+            },
+            ast::ValueTypeKind::OneOf(constants) => {
+                let mut scalars = Vec::new();
+                for constant in constants {
+                    scalars.push(match constant {
+                        ast::Constant::Text(text) => Scalar::Text(text.node.clone()),
+                        ast::Constant::Bool(b) => Scalar::Bool(b.node),
+                        ast::Constant::Number(number) => match number.value {
+                            ast::NumberValue::Int(n) => Scalar::Int(n),
+                            ast::NumberValue::Float(x) => Scalar::Float(x),
+                        },
+                    });
+                }
+                let type_of = |s: &Scalar| match s {
+                    Scalar::Int(_) => LoadType::Int,
+                    Scalar::Float(_) => LoadType::Float,
+                    Scalar::Bool(_) => LoadType::Bool,
+                    Scalar::Text(_) => LoadType::Text,
+                };
+                let first = scalars.first().map_or(LoadType::Text, type_of);
+                if let Some(other) = scalars.iter().map(type_of).find(|t| *t != first) {
+                    let message = format!("`one_of` holds {} and {}", type_name(&first), type_name(&other));
+                    return Err(self.report(Diagnostic::new(Code::TypeMismatch, ty.span, message)));
+                }
+                let options = scalars
+                    .iter()
+                    .map(|s| if let Scalar::Text(t) = s { Some(t.clone()) } else { None })
+                    .collect::<Option<Vec<_>>>();
+                (FieldType::OneOf(scalars), first, options)
+            }
+            ast::ValueTypeKind::Index(bound) => {
+                let mut lowering = self.in_config(section);
+                let bound = lowering.load(bound)?;
+                let bound = lowering.coerce(bound, &LoadType::Int, "the bound of `index`")?;
+                (FieldType::Index(bound), LoadType::Int, None)
+            }
+            ast::ValueTypeKind::List(item) => {
+                let (field, load, options) = self.value_type(item, section)?;
+                (FieldType::List(Box::new(field)), LoadType::List(Box::new(load)), options)
+            }
+        })
+    }
+}
+
+impl Lowering<'_, '_> {
+    /// A config name: bare, or of a section. `None` when there is none.
+    pub fn config_name(&mut self, path: &[String], span: Span) -> Option<Checked<Load>> {
+        let entry = self.checker.config.entries.get(path)?;
+        let Some(entry) = entry else { return Some(Err(Reported)) };
+        let (needed, defined, ty) = (entry.needed.clone(), entry.span, entry.ty.clone());
+        if let Err(reported) = self.require_known(&needed, &path.join("."), span, defined) {
+            return Some(Err(reported));
+        }
+        Some(Ok(Load { kind: LoadKind::Config(path.to_vec()), ty, span }))
+    }
+}
+
+fn path(section: Option<&str>, name: &ast::Name) -> ConfigPath {
+    section.map(str::to_string).into_iter().chain([name.node.clone()]).collect()
+}

@@ -1,0 +1,279 @@
+//! The contract with the runtime: which graphs exist, what they take, and the family's small tables (roots, numerics,
+//! tolerances).
+
+use super::{
+    Checker,
+    scope::{Checked, Home, Lowering, Reported},
+    signature::{ParameterType, Results, Signature},
+    types::{dtype_name, type_text},
+};
+use crate::{
+    ast,
+    diagnostic::{Code, Diagnostic, suggest},
+    ir::*,
+    source::Span,
+};
+
+/// What a result looks like.
+enum Gives {
+    /// `F[B, S, _]`
+    Embeddings,
+    /// `F[B, R, _]`
+    Logits,
+    /// One tensor of floats.
+    Features,
+    /// Nothing: only state.
+    Nothing,
+}
+
+/// Name, required, inputs it must have, result.
+const GRAPHS: &[(&str, bool, &[&str], Gives)] = &[
+    ("embed", true, &["tokens"], Gives::Embeddings),
+    ("vision", false, &[], Gives::Features),
+    ("merge", false, &["x", "features", "feature_rows"], Gives::Embeddings),
+    ("attach", false, &["features", "count"], Gives::Nothing),
+    ("forward", true, &["x", "positions", "wanted"], Gives::Logits),
+];
+
+/// Inputs that come from the engine: name, dtype, rank, and dims where they are fixed by name.
+const INPUTS: &[(&str, DType, usize, &[&str])] = &[
+    ("tokens", DType::I32, 2, &["B", "S"]),
+    ("positions", DType::I32, 2, &["B", "S"]),
+    ("wanted", DType::I32, 2, &["B", "R"]),
+    ("x", DType::F, 3, &["B", "S"]),
+    ("feature_rows", DType::I32, 2, &["B", "S"]),
+    ("spans", DType::I32, 2, &["B", "S"]),
+    ("axis_positions", DType::I32, 3, &[]),
+    ("tile_sight", DType::Bool, 4, &["B", "S"]),
+    ("count", DType::I32, 1, &["B"]),
+];
+
+impl<'a> Checker<'a> {
+    pub fn check_graphs(&mut self, model: &'a ast::Model, items: &'a [ast::Item]) {
+        let model_id = BlockId(0);
+        let processor = items.iter().any(|i| matches!(i, ast::Item::Processor(_)));
+        for (name, required, inputs, result) in GRAPHS {
+            let written = model.members.iter().find_map(|m| match m {
+                ast::Member::Graph { name: n, signature } if n.node == *name => Some((n, signature)),
+                _ => None,
+            });
+            match written {
+                None if *required => {
+                    let message = format!("the model has no graph `{name}`");
+                    self.report(
+                        Diagnostic::new(Code::MissingGraph, model.span, message)
+                            .help(format!("the runtime calls `graph {name}({})`", inputs.join(", "))),
+                    );
+                }
+                None => {}
+                Some((name, tree)) => {
+                    if let Some(signature) = self.graph_signature(model_id, &name.node) {
+                        self.check_graph(name, tree, &signature, inputs, result, processor);
+                    }
+                }
+            }
+        }
+        for member in &model.members {
+            if let ast::Member::Graph { name, .. } = member
+                && GRAPHS.iter().all(|g| g.0 != name.node)
+            {
+                let mut error = Diagnostic::new(
+                    Code::UnknownGraph,
+                    name.span,
+                    format!("the runtime calls no graph `{}`", name.node),
+                );
+                error = match suggest(&name.node, GRAPHS.iter().map(|g| g.0)) {
+                    Some(near) => error.help(format!("did you mean `{near}`?")),
+                    None => error.help(
+                        "graphs are `embed`, `vision`, `merge`, `attach` and `forward`; helpers are `fn`s of blocks",
+                    ),
+                };
+                self.report(error);
+            }
+        }
+        for item in items {
+            if let ast::Item::Block(block) = item {
+                for member in &block.members {
+                    if let ast::Member::Graph { name, .. } = member {
+                        let message = "a graph stands in `model`, blocks have `fn`s";
+                        self.report(Diagnostic::new(Code::UnknownGraph, name.span, message));
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_graph(
+        &mut self,
+        name: &ast::Name,
+        tree: &'a ast::Signature,
+        signature: &Signature,
+        needed: &[&str],
+        result: &Gives,
+        processor: bool,
+    ) {
+        for input in needed {
+            if signature.parameters.iter().all(|p| p.name.node != *input) {
+                let message = format!("the graph `{}` needs the input `{input}`", name.node);
+                self.report(Diagnostic::new(Code::UnknownInput, name.span, message));
+            }
+        }
+        for (parameter, written) in signature.parameters.iter().zip(&tree.parameters) {
+            let ParameterType::Value(Type::Tensor(ty)) = &parameter.ty else {
+                let message = format!("the input `{}` of a graph is a tensor", parameter.name.node);
+                self.report(Diagnostic::new(Code::UnknownInput, written.ty.span, message));
+                continue;
+            };
+            let word = parameter.name.node.as_str();
+            match INPUTS.iter().find(|row| row.0 == word) {
+                Some((_, dtype, rank, dims)) => {
+                    let fits = ty.dtype == *dtype
+                        && !ty.shape.pack
+                        && ty.shape.dims.len() == *rank
+                        && dims.iter().zip(&ty.shape.dims).all(|(name, dim)| is_free(dim, name));
+                    if !fits {
+                        let rest = rank.saturating_sub(dims.len());
+                        let shape: Vec<&str> = dims.iter().copied().chain(std::iter::repeat_n("_", rest)).collect();
+                        let wanted = format!("{}[{}]", dtype_name(*dtype), shape.join(", "));
+                        let message = format!(
+                            "the runtime gives `{word}` as {wanted}, this is {}",
+                            type_text(&Type::Tensor(ty.clone()))
+                        );
+                        self.report(Diagnostic::new(Code::UnknownInput, written.ty.span, message));
+                    }
+                }
+                // `features` is what `vision` gives; the rest is named by the processor.
+                None if word == "features" || processor => {}
+                None => {
+                    let message = format!("the runtime has no input `{word}`");
+                    let mut error = Diagnostic::new(Code::UnknownInput, parameter.name.span, message);
+                    error = match suggest(word, INPUTS.iter().map(|row| row.0)) {
+                        Some(near) => error.help(format!("did you mean `{near}`?")),
+                        None => {
+                            error.help("inputs beyond the engine's come from a `processor`, and this family has none")
+                        }
+                    };
+                    self.report(error);
+                }
+            }
+        }
+        self.check_graph_result(name, tree, signature, result);
+    }
+
+    fn check_graph_result(&mut self, name: &ast::Name, tree: &ast::Signature, signature: &Signature, result: &Gives) {
+        let Results::Values(types) = &signature.results else { return };
+        let rows = |second: &str| match types.as_slice() {
+            [Type::Tensor(TensorType { dtype: DType::F, shape })] => {
+                !shape.pack && shape.dims.len() == 3 && is_free(&shape.dims[0], "B") && is_free(&shape.dims[1], second)
+            }
+            _ => false,
+        };
+        let (fits, wanted) = match result {
+            Gives::Embeddings => (rows("S"), "F[B, S, width]"),
+            Gives::Logits => (rows("R"), "F[B, R, vocab]"),
+            Gives::Features => {
+                (matches!(types.as_slice(), [Type::Tensor(ty)] if ty.dtype == DType::F), "one tensor of `F`")
+            }
+            Gives::Nothing => (types.is_empty(), "nothing: it writes state"),
+        };
+        if !fits {
+            let span = tree.result.as_ref().map_or(name.span, |r| r.span);
+            let message = format!("the graph `{}` gives {wanted}", name.node);
+            self.report(Diagnostic::new(Code::UnknownInput, span, message));
+        }
+    }
+
+    // ---- the small tables ----
+
+    /// `model as "" | "language_model"`
+    pub fn roots(&mut self, source: &ast::StoredAs) -> Checked<Vec<String>> {
+        let mut roots = Vec::new();
+        for place in &source.places {
+            match place.as_slice() {
+                [part] if part.rows.is_none() && !part.path.node.contains("{}") => roots.push(part.path.node.clone()),
+                parts => {
+                    let span = parts.first().map_or(start(), |p| p.path.span);
+                    let message = "the model's `as` is a plain prefix, or several with `|`";
+                    return Err(self.report(Diagnostic::new(Code::DoublyClaimed, span, message)));
+                }
+            }
+        }
+        Ok(roots)
+    }
+
+    pub fn numerics(&mut self, items: &'a [ast::Item]) -> Numerics {
+        let mut numerics = Numerics { tf32: false, contraction: false };
+        for item in items {
+            let ast::Item::Numerics(lines) = item else { continue };
+            for (what, choice) in lines {
+                let allow = match choice.node.as_str() {
+                    "allow" => true,
+                    "forbid" => false,
+                    other => {
+                        let message = format!("`{other}` is neither `allow` nor `forbid`");
+                        self.report(Diagnostic::new(Code::UnknownName, choice.span, message));
+                        continue;
+                    }
+                };
+                match what.node.as_str() {
+                    "tf32" => numerics.tf32 = allow,
+                    "contraction" => numerics.contraction = allow,
+                    other => {
+                        let message = format!("`numerics` has no `{other}`");
+                        let error = Diagnostic::new(Code::UnknownName, what.span, message);
+                        self.report(error.help("it has `tf32` and `contraction`"));
+                    }
+                }
+            }
+        }
+        numerics
+    }
+
+    pub fn contract(&mut self, items: &'a [ast::Item]) -> Vec<ContractLine> {
+        let mut lines = Vec::new();
+        for item in items {
+            let ast::Item::Contract(written) = item else { continue };
+            for line in written {
+                let mut bounds =
+                    ContractLine { pattern: line.pattern.node.clone(), max_abs: None, rtol: None, rms: None };
+                for (name, value) in &line.bounds {
+                    let place = match name.node.as_str() {
+                        "max_abs" => &mut bounds.max_abs,
+                        "rtol" => &mut bounds.rtol,
+                        "rms" => &mut bounds.rms,
+                        other => {
+                            let message = format!("there is no bound `{other}`");
+                            let error = Diagnostic::new(Code::UnknownName, name.span, message);
+                            self.report(error.help("bounds are `max_abs`, `rtol` and `rms`"));
+                            continue;
+                        }
+                    };
+                    *place = Some(value.node);
+                }
+                lines.push(bounds);
+            }
+        }
+        lines
+    }
+
+    /// The arguments of `processor` are constants; the runtime knows their names.
+    pub fn check_processor(&mut self, items: &'a [ast::Item]) {
+        for item in items {
+            let ast::Item::Processor(processor) = item else { continue };
+            for argument in &processor.arguments {
+                let mut lowering = Lowering::new(self, Home::Config, true);
+                if let Err(Reported) = lowering.load(&argument.value) {
+                    continue;
+                }
+            }
+        }
+    }
+}
+
+fn is_free(dim: &crate::dim::Dim, name: &str) -> bool {
+    matches!(dim.as_atom().map(|a| &a.load.kind), Some(LoadKind::Free(n)) if n == name)
+}
+
+fn start() -> Span {
+    Span { file: crate::source::PRELUDE, start: 0, end: 0 }
+}

@@ -1,0 +1,237 @@
+//! Written types as checked ones: dtypes, shapes of normal-form dims, aliases opened where they are used.
+
+use super::scope::{Checked, FreeDims, Lowering};
+use crate::{
+    ast,
+    diagnostic::{Code, Diagnostic, suggest},
+    dim::{Dim, DimError},
+    ir::*,
+    source::Span,
+};
+
+/// What a written type stands for.
+#[derive(Debug, Clone)]
+pub(crate) enum Written {
+    Tensor(TensorType),
+    Matrix(Shape),
+    Load { ty: LoadType, length: Option<Dim> },
+    Tuple(Vec<Written>),
+}
+
+pub(crate) fn dtype(name: &str) -> Option<DType> {
+    Some(match name {
+        "F" => DType::F,
+        "f64" => DType::F64,
+        "f32" => DType::F32,
+        "f16" => DType::F16,
+        "bf16" => DType::BF16,
+        "i32" => DType::I32,
+        "u32" => DType::U32,
+        "u8" => DType::U8,
+        "bool" => DType::Bool,
+        _ => return None,
+    })
+}
+
+pub(crate) fn dtype_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F => "F",
+        DType::F64 => "f64",
+        DType::F32 => "f32",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::I32 => "i32",
+        DType::U32 => "u32",
+        DType::U8 => "u8",
+        DType::Bool => "bool",
+    }
+}
+
+pub(crate) fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F | DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+}
+
+pub(crate) fn is_integer(dtype: DType) -> bool {
+    matches!(dtype, DType::I32 | DType::U32 | DType::U8)
+}
+
+pub(crate) fn shape_text(shape: &Shape) -> String {
+    let rest = shape.pack.then(|| "..".to_string());
+    rest.into_iter().chain(shape.dims.iter().map(Dim::to_string)).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn tensor_text(ty: &TensorType) -> String {
+    format!("{}[{}]", dtype_name(ty.dtype), shape_text(&ty.shape))
+}
+
+pub(crate) fn type_text(ty: &Type) -> String {
+    match ty {
+        Type::Tensor(ty) => tensor_text(ty),
+        Type::Matrix(shape) => format!("Q[{}]", shape_text(shape)),
+    }
+}
+
+fn load_type(name: &str) -> Option<LoadType> {
+    Some(match name {
+        "dim" | "int" => LoadType::Int,
+        "float" => LoadType::Float,
+        "bool" => LoadType::Bool,
+        "name" => LoadType::Text,
+        _ => return None,
+    })
+}
+
+/// The load type that `ty` names without looking into lengths.
+pub(crate) fn plain_load_type(ty: &ast::Type) -> Option<LoadType> {
+    match &ty.kind {
+        ast::TypeKind::Named { name, shape: None } => load_type(&name.node),
+        ast::TypeKind::List { item, .. } => Some(LoadType::List(Box::new(plain_load_type(item)?))),
+        ast::TypeKind::Named { .. } | ast::TypeKind::Tuple(_) => None,
+    }
+}
+
+impl Lowering<'_, '_> {
+    pub fn written(&mut self, ty: &ast::Type) -> Checked<Written> {
+        self.written_at(ty, 0)
+    }
+
+    fn written_at(&mut self, ty: &ast::Type, depth: usize) -> Checked<Written> {
+        match &ty.kind {
+            ast::TypeKind::Tuple(items) => {
+                let items: Vec<_> = items.iter().map(|t| self.written_at(t, depth)).collect();
+                Ok(Written::Tuple(items.into_iter().collect::<Checked<_>>()?))
+            }
+            ast::TypeKind::List { item, length } => match self.written_at(item, depth)? {
+                Written::Load { ty, .. } => {
+                    let length = length.as_ref().map(|l| self.dim(l)).transpose()?;
+                    Ok(Written::Load { ty: LoadType::List(Box::new(ty)), length })
+                }
+                Written::Tensor(_) | Written::Matrix(_) | Written::Tuple(_) => {
+                    self.unsupported(ty.span, "a list of tensors")
+                }
+            },
+            ast::TypeKind::Named { name, shape } => self.named_type(name, shape.as_deref(), ty.span, depth),
+        }
+    }
+
+    fn named_type(
+        &mut self,
+        name: &ast::Name,
+        shape: Option<&[ast::DimExpr]>,
+        span: Span,
+        depth: usize,
+    ) -> Checked<Written> {
+        let word = name.node.as_str();
+        if let Some(shape) = shape {
+            if word == "Q" {
+                let shape = self.shape(shape)?;
+                if shape.dims.len() < 2 && !shape.pack {
+                    return self.fail(Code::RankMismatch, span, "a matrix `Q[.., n, k]` has at least two dims");
+                }
+                return Ok(Written::Matrix(shape));
+            }
+            if let Some(dtype) = dtype(word) {
+                return Ok(Written::Tensor(TensorType { dtype, shape: self.shape(shape)? }));
+            }
+        } else if let Some(ty) = load_type(word) {
+            return Ok(Written::Load { ty, length: None });
+        } else if dtype(word).is_some() || word == "Q" {
+            return Err(self.error(
+                Diagnostic::new(Code::RankMismatch, span, format!("`{word}` needs its dims"))
+                    .help(format!("write `{word}[..]` with the dims, such as `{word}[B, S]`")),
+            ));
+        }
+        let alias = self.sees_config.then(|| self.checker.items.types.get(word).copied()).flatten();
+        match (alias, shape) {
+            (Some(alias), None) if depth < 16 => self.written_at(&alias.ty, depth + 1),
+            (Some(_), None) => self.fail(Code::RecursiveDefinition, span, format!("the type `{word}` contains itself")),
+            (Some(_), Some(_)) => {
+                self.fail(Code::TypeMismatch, span, format!("the type `{word}` has its dims already"))
+            }
+            (None, _) => {
+                let mut error = Diagnostic::new(Code::UnknownName, name.span, format!("there is no type `{word}`"))
+                    .label("not known");
+                let mut known: Vec<&str> = vec![
+                    "F", "Q", "f32", "f16", "bf16", "f64", "i32", "u32", "u8", "bool", "dim", "int", "float", "name",
+                ];
+                if self.sees_config {
+                    known.extend(self.checker.items.types.keys());
+                }
+                if let Some(near) = suggest(word, known) {
+                    error = error.help(format!("did you mean `{near}`?"));
+                }
+                Err(self.error(error))
+            }
+        }
+    }
+
+    /// A written shape; `..` stands first or not at all.
+    pub fn shape(&mut self, dims: &[ast::DimExpr]) -> Checked<Shape> {
+        let mut shape = Shape { pack: false, dims: Vec::new() };
+        let mut failed = None;
+        for (i, dim) in dims.iter().enumerate() {
+            match dim {
+                ast::DimExpr::Rest(_) if i == 0 => shape.pack = true,
+                ast::DimExpr::Rest(span) => {
+                    failed = self
+                        .fail::<()>(Code::RankMismatch, *span, "`..` stands for the leading dims, so it comes first")
+                        .err();
+                }
+                ast::DimExpr::Dim(dim) => match self.dim(dim) {
+                    Ok(dim) => shape.dims.push(dim),
+                    Err(reported) => failed = Some(reported),
+                },
+            }
+        }
+        match failed {
+            Some(reported) => Err(reported),
+            None => Ok(shape),
+        }
+    }
+
+    /// A load integer as a dim.
+    pub fn dim(&mut self, expr: &ast::Expr) -> Checked<Dim> {
+        let value = self.load(expr)?;
+        if value.ty != LoadType::Int {
+            let message = format!("a dim is an integer, not {}", super::load::type_name(&value.ty));
+            return self.fail(Code::TypeMismatch, expr.span, message);
+        }
+        let dim = self.dim_of(&value);
+        self.sound(dim, expr.span)
+    }
+
+    /// Reports why a dim has no normal form.
+    pub fn sound<T>(&mut self, dim: Result<T, DimError>, span: Span) -> Checked<T> {
+        dim.or_else(|error| match error {
+            DimError::DivisionBySum => Err(self.error(
+                Diagnostic::new(Code::DivisionBySum, span, "this dim divides by a sum")
+                    .label("below the bar stands more than one term")
+                    .help("name the divisor in the config, as a field or a `let` of its own meaning"),
+            )),
+            DimError::DivisionByZero => self.fail(Code::DivisionBySum, span, "this dim divides by zero"),
+            DimError::Overflow => self.fail(Code::DivisionBySum, span, "this dim leaves 64 bits"),
+        })
+    }
+
+    /// A signature's types: names that begin with a capital are its free dims.
+    pub fn collecting<T>(&mut self, inside: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.free_dims, FreeDims::Collect);
+        let result = inside(self);
+        self.free_dims = before;
+        result
+    }
+
+    /// Says that two dims differ, with both normal forms, and what would prove them equal.
+    pub fn dim_mismatch<T>(&mut self, message: String, found: &Dim, needed: &Dim, span: Span) -> Checked<T> {
+        let (a, b) = (self.equations.reduce(found), self.equations.reduce(needed));
+        let mut error = Diagnostic::new(Code::DimMismatch, span, message).label(format!("`{a}`, not `{b}`"));
+        let config = |dim: &Dim| dim.atoms().all(|atom| matches!(atom.load.kind, LoadKind::Config(_)));
+        let constant = |dim: &Dim| dim.as_int().is_some();
+        if config(&a) && config(&b) && !(constant(&a) && constant(&b)) {
+            error = error.help(format!(
+                "if this holds for every checkpoint of the family, state it in `config`: `require {a} == {b}`"
+            ));
+        }
+        Err(self.error(error))
+    }
+}

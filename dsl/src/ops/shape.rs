@@ -1,0 +1,324 @@
+//! The same elements elsewhere: reshape, transpose, broadcast, concatenation, slices.
+
+use super::{Call, Primitive, place_of};
+use crate::{
+    ast::{self, ExprKind},
+    check::{
+        scope::{Checked, Item, Lowering},
+        types::dtype_name,
+    },
+    diagnostic::{Code, Diagnostic},
+    dim::Dim,
+    ir::*,
+    source::Span,
+};
+
+pub const TABLE: &[Primitive] = &[
+    Primitive {
+        name: "reshape",
+        usage: "reshape(x, [..])",
+        doc: "The same elements in row order. Splits an axis or merges neighbours; axes of size 1 come and go freely.",
+        stablehlo: "reshape",
+        mlx: "reshape",
+        rule: reshape,
+    },
+    Primitive {
+        name: "transpose",
+        usage: "transpose(x, [..])",
+        doc: "Axis `i` of the result is axis `axes[i]` of `x`.",
+        stablehlo: "transpose",
+        mlx: "transpose_axes",
+        rule: transpose,
+    },
+    Primitive {
+        name: "broadcast",
+        usage: "broadcast(x, [..])",
+        doc: "Repeats along axes of size 1 and new leading axes.",
+        stablehlo: "broadcast_in_dim",
+        mlx: "broadcast_to",
+        rule: broadcast,
+    },
+    Primitive {
+        name: "concat",
+        usage: "concat([..], axis)",
+        doc: "One after the other along an axis.",
+        stablehlo: "concatenate",
+        mlx: "concatenate",
+        rule: concat,
+    },
+    Primitive {
+        name: "split",
+        usage: "split(x, sizes)",
+        doc: "Cuts the last axis.",
+        stablehlo: "slice",
+        mlx: "index",
+        rule: split,
+    },
+];
+
+/// A shape written as an argument.
+fn shape_argument(lowering: &mut Lowering<'_, '_>, expr: &ast::Expr) -> Checked<Shape> {
+    match &expr.kind {
+        ExprKind::List(dims) => lowering.shape(dims),
+        _ => lowering.fail(Code::TypeMismatch, expr.span, "a shape is written as a list, `[B, S, width]`"),
+    }
+}
+
+fn reshape(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
+    let [x, shape] = lowering.parameters(call, ["x", "shape"])?;
+    let operand = lowering.tensor(x);
+    let to = shape_argument(lowering, shape)?;
+    let (operand, ty) = operand?;
+    if ty.shape.pack != to.pack {
+        let message = format!(
+            "cannot prove that {} and {} have the same elements: only one has `..`",
+            lowering.shape_of(&ty.shape),
+            lowering.shape_of(&to)
+        );
+        return lowering.fail(Code::DimMismatch, call.span, message);
+    }
+    lowering.check_reshape(&ty.shape, &to, call.span)?;
+    let out = TensorType { dtype: ty.dtype, shape: to };
+    Ok(Item::Value(lowering.emit(Prim::Reshape, vec![operand], out, call.span)))
+}
+
+impl Lowering<'_, '_> {
+    /// Equal element counts, and no regrouping: walking both shapes from the left, the shortest runs of equal product
+    /// have one axis on one of the sides.
+    fn check_reshape(&mut self, from: &Shape, to: &Shape, span: Span) -> Checked<()> {
+        let (a, b) = (Dim::product(&from.dims), Dim::product(&to.dims));
+        let (a, b) = (self.sound(a, span)?, self.sound(b, span)?);
+        if !self.same(&a, &b) {
+            let message = format!("reshape of {} to {}: other element counts", self.shape_of(from), self.shape_of(to));
+            return self.dim_mismatch(message, &a, &b, span);
+        }
+        let kept = |shape: &Shape| shape.dims.iter().filter(|d| !d.is_one()).cloned().collect::<Vec<_>>();
+        let (from_dims, to_dims) = (kept(from), kept(to));
+        let (mut x, mut y) = (from_dims.as_slice(), to_dims.as_slice());
+        while !x.is_empty() && !y.is_empty() {
+            let Some((p, q)) = self.shortest_run(x, y) else { break };
+            if p > 1 && q > 1 {
+                let text = |dims: &[Dim]| dims.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ");
+                let message = format!("this reshape regroups [{}] into [{}]", text(&x[..p]), text(&y[..q]));
+                return Err(self.error(
+                    Diagnostic::new(Code::RegroupingReshape, span, message).label("neither a split nor a merge").help(
+                        "if a transpose is missing, add it; if the regrouping is meant, say it with two reshapes",
+                    ),
+                ));
+            }
+            (x, y) = (&x[p..], &y[q..]);
+        }
+        Ok(())
+    }
+
+    fn shortest_run(&self, x: &[Dim], y: &[Dim]) -> Option<(usize, usize)> {
+        for n in 2..=x.len() + y.len() {
+            for p in 1..n {
+                let q = n - p;
+                if p <= x.len() && q <= y.len() {
+                    let (Ok(a), Ok(b)) = (Dim::product(&x[..p]), Dim::product(&y[..q])) else { continue };
+                    if self.same(&a, &b) {
+                        return Some((p, q));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+fn transpose(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
+    let [x, axes] = lowering.parameters(call, ["x", "axes"])?;
+    let operand = lowering.tensor(x);
+    let list = lowering.load(axes)?;
+    let (operand, ty) = operand?;
+    if ty.shape.pack {
+        return lowering.fail(
+            Code::BadAxis,
+            call.span,
+            "axes behind `..` have no number: transpose takes a shape without `..`",
+        );
+    }
+    let rank = ty.shape.dims.len();
+    let LoadKind::List(items) = &list.kind else {
+        return lowering.fail(Code::BadAxis, axes.span, "the axes are a list of integer literals");
+    };
+    let mut permutation = Vec::new();
+    for item in items {
+        let axis = lowering.axis_of(item, &ty.shape)?;
+        permutation.push(place_of(axis, &ty.shape));
+    }
+    let mut sorted = permutation.clone();
+    sorted.sort_unstable();
+    if sorted != (0..rank).collect::<Vec<_>>() {
+        let message = format!("the axes of {} in another order are needed, each once", lowering.shape_of(&ty.shape));
+        return lowering.fail(Code::BadAxis, axes.span, message);
+    }
+    let dims = permutation.iter().map(|i| ty.shape.dims[*i].clone()).collect();
+    let out = TensorType { dtype: ty.dtype, shape: Shape { pack: false, dims } };
+    Ok(Item::Value(lowering.emit(Prim::Transpose(permutation), vec![operand], out, call.span)))
+}
+
+fn broadcast(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
+    let [x, shape] = lowering.parameters(call, ["x", "shape"])?;
+    let operand = lowering.tensor(x);
+    let to = shape_argument(lowering, shape)?;
+    let (operand, ty) = operand?;
+    let both = lowering.broadcast(&ty.shape, &to, "broadcast", call.span)?;
+    if !lowering.same_shape(&both, &to) {
+        let message = format!("{} cannot be repeated to {}", lowering.shape_of(&ty.shape), lowering.shape_of(&to));
+        return lowering.fail(Code::DimMismatch, call.span, message);
+    }
+    let out = TensorType { dtype: ty.dtype, shape: to };
+    Ok(Item::Value(lowering.emit(Prim::Broadcast, vec![operand], out, call.span)))
+}
+
+fn concat(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
+    let [parts, axis] = lowering.parameters(call, ["parts", "axis"])?;
+    let Item::List(items) = lowering.expr(parts)? else {
+        return lowering.fail(Code::TypeMismatch, parts.span, "`concat` takes a list of tensors");
+    };
+    let mut values = Vec::new();
+    for item in items {
+        values.extend(lowering.values_of(item, parts.span)?);
+    }
+    let Some(first) = values.first().copied() else {
+        return lowering.fail(Code::TypeMismatch, parts.span, "`concat` needs at least one tensor");
+    };
+    let first = lowering.tensor_type(first, parts.span)?;
+    let axis = lowering.axis(axis, &first.shape)?;
+    let place = place_of(axis, &first.shape);
+    let mut total = first.shape.dims[place].clone();
+    for value in &values[1..] {
+        let ty = lowering.tensor_type(*value, parts.span)?;
+        let at = lowering.values[value.0 as usize].span;
+        if ty.dtype != first.dtype {
+            let message = format!("`concat` meets {} and {}", dtype_name(first.dtype), dtype_name(ty.dtype));
+            return lowering.fail(Code::DtypeMismatch, at, message);
+        }
+        if ty.shape.pack != first.shape.pack || ty.shape.dims.len() != first.shape.dims.len() {
+            let message =
+                format!("`concat` meets {} and {}", lowering.shape_of(&first.shape), lowering.shape_of(&ty.shape));
+            return lowering.fail(Code::RankMismatch, at, message);
+        }
+        for (i, (a, b)) in ty.shape.dims.iter().zip(&first.shape.dims).enumerate() {
+            if i != place && !lowering.same(a, b) {
+                let message =
+                    format!("`concat` meets {} and {}", lowering.shape_of(&first.shape), lowering.shape_of(&ty.shape));
+                return lowering.dim_mismatch(message, a, b, at);
+            }
+        }
+        let sum = total.plus(&ty.shape.dims[place]);
+        total = lowering.sound(sum, call.span)?;
+    }
+    let mut out = first;
+    out.shape.dims[place] = total;
+    Ok(Item::Value(lowering.emit(Prim::Concat { axis }, values, out, call.span)))
+}
+
+fn split(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
+    let [x, sizes] = lowering.parameters(call, ["x", "sizes"])?;
+    let operand = lowering.tensor(x);
+    let ExprKind::List(sizes_written) = &sizes.kind else {
+        return lowering.fail(Code::TypeMismatch, sizes.span, "the sizes are a list, `[a, b]`");
+    };
+    let cuts = lowering.shape(sizes_written)?;
+    let (operand, ty) = operand?;
+    let Some(last) = ty.shape.dims.last().cloned() else {
+        return lowering.fail(Code::RankMismatch, x.span, "`split` cuts the last axis, and this has none");
+    };
+    let mut outs = Vec::new();
+    let mut low = Dim::int(0);
+    for size in &cuts.dims {
+        let high = low.plus(size);
+        let high = lowering.sound(high, sizes.span)?;
+        let mut slots = vec![SliceSlot::Whole; ty.shape.dims.len() - 1];
+        slots.push(SliceSlot::Range(lowering.number(&low, sizes.span), lowering.number(&high, sizes.span)));
+        let mut out = ty.clone();
+        out.shape.dims.pop();
+        out.shape.dims.push(size.clone());
+        outs.push(Item::Value(lowering.emit(Prim::Slice(slots), vec![operand], out, call.span)));
+        low = high;
+    }
+    if !lowering.same(&low, &last) {
+        let message = format!("the sizes add up to `{low}`, the last axis has `{last}`");
+        return lowering.dim_mismatch(message, &low, &last, sizes.span);
+    }
+    Ok(Item::Tuple(outs))
+}
+
+impl Lowering<'_, '_> {
+    /// `x[.., a..b, _, 3]`
+    pub(crate) fn slice(
+        &mut self,
+        operand: ValueId,
+        ty: TensorType,
+        slots: &[ast::Slot],
+        span: Span,
+    ) -> Checked<ValueId> {
+        let rest = matches!(slots.first(), Some(ast::Slot::Rest(_)));
+        let written = &slots[usize::from(rest)..];
+        let rank = ty.shape.dims.len();
+        if written.len() > rank || (!rest && (ty.shape.pack || written.len() != rank)) {
+            let message = format!("{} slots for {}", written.len(), self.shape_of(&ty.shape));
+            let mut error = Diagnostic::new(Code::RankMismatch, span, message);
+            if !rest {
+                error = error.help("`..` in front stands for the axes that are not listed");
+            }
+            return Err(self.error(error));
+        }
+        let skipped = rank - written.len();
+        let mut checked = vec![SliceSlot::Whole; skipped];
+        let mut dims = ty.shape.dims[..skipped].to_vec();
+        for (slot, dim) in written.iter().zip(&ty.shape.dims[skipped..]) {
+            match slot {
+                ast::Slot::Rest(at) => {
+                    return self.fail(Code::RankMismatch, *at, "`..` stands for the leading axes, so it comes first");
+                }
+                ast::Slot::Whole(_) => {
+                    checked.push(SliceSlot::Whole);
+                    dims.push(dim.clone());
+                }
+                ast::Slot::Range(low, high) => {
+                    let (a, b) = (self.dim(low)?, self.dim(high)?);
+                    let size = b.minus(&a);
+                    let size = self.sound(size, high.span)?;
+                    self.check_bounds(&a, &b, dim, low.span.to(high.span))?;
+                    checked.push(SliceSlot::Range(self.number(&a, low.span), self.number(&b, high.span)));
+                    dims.push(size);
+                }
+                ast::Slot::At(at) => {
+                    let value = self.load(at)?;
+                    let value = self.coerce(value, &LoadType::Int, "an index")?;
+                    if let (LoadKind::Int(n), Some(size)) = (&value.kind, dim.as_int())
+                        && !(0..size).contains(n)
+                    {
+                        let message = format!("there is no item {n} in an axis of {size}");
+                        return self.fail(Code::BadAxis, at.span, message);
+                    }
+                    if matches!(value.kind, LoadKind::Int(n) if n < 0) {
+                        return self.fail(Code::BadAxis, at.span, "indices count from 0");
+                    }
+                    checked.push(SliceSlot::At(value));
+                }
+            }
+        }
+        let out = TensorType { dtype: ty.dtype, shape: Shape { pack: ty.shape.pack, dims } };
+        Ok(self.emit(Prim::Slice(checked), vec![operand], out, span))
+    }
+
+    /// What can be known of bounds at build; the rest is checked when the sizes are known.
+    fn check_bounds(&mut self, low: &Dim, high: &Dim, size: &Dim, span: Span) -> Checked<()> {
+        let bad = match (low.as_int(), high.as_int(), size.as_int()) {
+            (Some(a), _, _) if a < 0 => true,
+            (_, Some(b), Some(n)) if b > n => true,
+            (Some(a), Some(b), _) if a > b => true,
+            _ => false,
+        };
+        if bad {
+            let message = format!("{low}..{high} is no part of an axis of {size}");
+            return self.fail(Code::BadAxis, span, message);
+        }
+        Ok(())
+    }
+}
