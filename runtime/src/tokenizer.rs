@@ -1,0 +1,171 @@
+//! Text to token ids and back: `tokenizer.json` through the `tokenizers` crate, and the ids that end an answer.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::checkpoint::{Problem, read_object};
+
+#[derive(Debug)]
+pub struct Tokenizer {
+    path: PathBuf,
+    inner: tokenizers::Tokenizer,
+    eos: Vec<u32>,
+}
+
+#[derive(Debug, Error)]
+pub enum TokenizerError {
+    #[error(
+        "{} has no tokenizer.json; copy it from the original model into this directory (a `tokenizer.model` or \
+         `vocab.json` alone is not read), or import the model from a GGUF file, which holds its tokenizer", .0.display()
+    )]
+    Missing(PathBuf),
+    #[error("{} is no tokenizer that can be used: {why}", path.display())]
+    Unusable { path: PathBuf, why: String },
+    #[error("{} cannot encode the text: {why}", path.display())]
+    Encode { path: PathBuf, why: String },
+    #[error("{} cannot decode the tokens {tokens:?}: {why}", path.display())]
+    Decode { path: PathBuf, tokens: Vec<u32>, why: String },
+    #[error(transparent)]
+    Config(#[from] Problem),
+    #[error("{}: `eos_token_id` is {found}; expected a token id or a list of them", path.display())]
+    Eos { path: PathBuf, found: Value },
+}
+
+impl Tokenizer {
+    /// Opens the tokenizer of a model directory, and collects from its configs what ends an answer.
+    pub fn open(dir: &Path) -> Result<Tokenizer, TokenizerError> {
+        let path = dir.join("tokenizer.json");
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(TokenizerError::Missing(dir.to_path_buf()));
+            }
+            Err(error) => return Err(TokenizerError::Unusable { path, why: error.to_string() }),
+        };
+        let inner = tokenizers::Tokenizer::from_bytes(&text)
+            .map_err(|error| TokenizerError::Unusable { path: path.clone(), why: error.to_string() })?;
+        let eos = eos_ids(dir, &inner)?;
+        Ok(Tokenizer { path, inner, eos })
+    }
+
+    /// The ids of `text`. Special tokens written in the text count as such; `add_special` also adds those the
+    /// tokenizer puts around a prompt (a chat template has put them in itself).
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
+        let encoding = self
+            .inner
+            .encode_fast(text, add_special)
+            .map_err(|error| TokenizerError::Encode { path: self.path.clone(), why: error.to_string() })?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of `tokens`, special ones and those that end an answer left out.
+    pub fn decode(&self, tokens: &[u32]) -> Result<String, TokenizerError> {
+        let visible: Vec<u32> = tokens.iter().copied().filter(|token| !self.eos.contains(token)).collect();
+        self.inner.decode(&visible, true).map_err(|error| TokenizerError::Decode {
+            path: self.path.clone(),
+            tokens: visible,
+            why: error.to_string(),
+        })
+    }
+
+    /// What ends an answer: the union of config.json, generation_config.json and tokenizer_config.json, ascending.
+    pub fn eos_ids(&self) -> &[u32] {
+        &self.eos
+    }
+
+    /// The number of ids, added tokens included.
+    pub fn len(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    pub fn id_to_token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// A decoder for tokens that arrive one by one.
+    pub fn stream(&self) -> StreamDecoder<'_> {
+        StreamDecoder { tokenizer: self, window: Vec::new(), printed: String::new() }
+    }
+}
+
+/// Turns a stream of tokens into text, holding back what is not yet a whole character.
+///
+/// A token's text depends on its neighbours (spaces, parts of characters), so a window is decoded as a whole and only what
+/// it has beyond the text already given out is new. Old tokens leave the window, so a long answer costs no more per token.
+#[derive(Debug, Clone)]
+pub struct StreamDecoder<'a> {
+    tokenizer: &'a Tokenizer,
+    window: Vec<u32>,
+    /// The text of the window that was given out.
+    printed: String,
+}
+
+const WINDOW: usize = 32;
+const CONTEXT: usize = 8;
+
+impl StreamDecoder<'_> {
+    /// Takes one token; the text that became complete with it, if any.
+    pub fn push(&mut self, token: u32) -> Result<Option<String>, TokenizerError> {
+        self.window.push(token);
+        let text = self.tokenizer.decode(&self.window)?;
+        // The replacement character stands for the bytes of a character that has not arrived in full.
+        if text.ends_with(char::REPLACEMENT_CHARACTER) {
+            return Ok(None);
+        }
+        let new = text.strip_prefix(self.printed.as_str()).unwrap_or_default().to_owned();
+        if self.window.len() >= WINDOW {
+            // Some stay as context: decoders may treat the first token of a text differently. Starting inside a
+            // character does no harm, it decodes to the same marks now and later.
+            self.window.drain(..self.window.len() - CONTEXT);
+            self.printed = self.tokenizer.decode(&self.window)?;
+        } else {
+            self.printed = text;
+        }
+        Ok(Some(new).filter(|new| !new.is_empty()))
+    }
+
+    /// What was held back at the end: an incomplete character appears as U+FFFD.
+    pub fn finish(self) -> Result<String, TokenizerError> {
+        let text = self.tokenizer.decode(&self.window)?;
+        Ok(text.strip_prefix(self.printed.as_str()).unwrap_or_default().to_owned())
+    }
+}
+
+fn eos_ids(dir: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<Vec<u32>, TokenizerError> {
+    let mut ids = BTreeSet::new();
+    for file in ["config.json", "generation_config.json"] {
+        let path = dir.join(file);
+        let config = read_object(&path)?.unwrap_or_default();
+        ids.extend(listed(&config).map_err(|found| TokenizerError::Eos { path, found })?);
+    }
+    let config = read_object(&dir.join("tokenizer_config.json"))?.unwrap_or_default();
+    // Written as the token itself, or as an object that describes it.
+    let token = config.get("eos_token").and_then(|token| token.as_str().or_else(|| token.get("content")?.as_str()));
+    ids.extend(token.and_then(|token| tokenizer.token_to_id(token)));
+    Ok(ids.into_iter().collect())
+}
+
+/// `eos_token_id` as one id, a list, or null; models of several parts keep it in `text_config`.
+fn listed(config: &Map<String, Value>) -> Result<Vec<u32>, Value> {
+    let nested = || config.get("text_config").and_then(|text| text.get("eos_token_id"));
+    let Some(value) = config.get("eos_token_id").filter(|value| !value.is_null()).or_else(nested) else {
+        return Ok(Vec::new());
+    };
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(ids) => ids.iter().map(|value| id(value).ok_or_else(|| value.clone())).collect(),
+        one => id(one).map(|id| vec![id]).ok_or_else(|| one.clone()),
+    }
+}
