@@ -20,3 +20,6 @@ pub use numeric::Precision;
 pub use session::{Interpreter, Outcome, ReadWeight};
 pub use tensor::{Data, Tensor};
 pub use walk::{Walk, Walked};
+
+#[cfg(test)]
+mod tests;

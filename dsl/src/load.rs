@@ -59,3 +59,6 @@ impl LoadError {
         format!("{}:{line}:{column}: {}", sources.get(self.span.file).name, self.kind)
     }
 }
+
+#[cfg(test)]
+mod tests;
