@@ -33,6 +33,7 @@ use crate::{
 use blocks::BlockEntry;
 use config::ConfigTable;
 use functions::OpEntry;
+pub(crate) use dims::symbol;
 pub(crate) use load::{function as load_function, text_of as operator_text, to_float, type_name as load_type_name};
 use names::Items;
 use scope::Reported;
