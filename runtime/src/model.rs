@@ -15,15 +15,14 @@ use crate::{
     family::Family,
     parity::compare::Bound,
     quantization::Quantization,
-    tokenizer::Tokenizer,
     weights::WeightReader,
 };
 
 pub struct Model {
     pub family: &'static Family,
-    pub program: Program,
-    pub resolved: Resolved,
-    pub bindings: Bindings,
+    pub program: Arc<Program>,
+    pub resolved: Arc<Resolved>,
+    pub bindings: Arc<Bindings>,
     pub checkpoint: Checkpoint,
     states: Vec<String>,
 }
@@ -38,7 +37,10 @@ impl Model {
         let program = mgraph_dsl::compile_text(family.file, family.source)
             .map_err(|failed| anyhow!("{} does not compile:\n{failed}", family.file))?;
         let resolved = config::resolve(&program, checkpoint.config(), &[])
-            .map_err(|faults| listed(&format!("{config_file} does not fit family {}", family.name), &faults))?;
+            .map_err(|faults| {
+                let shown: Vec<String> = faults.iter().map(|f| f.display(&config_file).to_string()).collect();
+                listed(&format!("{config_file} does not fit family {}", family.name), &shown)
+            })?;
         let quantization =
             Quantization::from_config(checkpoint.config()).map_err(|e| anyhow!("{config_file}: {e}"))?;
         let stored = checkpoint.tensors().iter().map(|(name, tensor)| {
@@ -50,7 +52,14 @@ impl Model {
             listed(&format!("the weights in {} do not fit family {}", dir.display(), family.name), &faults)
         })?;
         let states = bindings.states.iter().map(|s| s.path.clone()).collect();
-        Ok(Arc::new(Model { family, program, resolved, bindings, checkpoint, states }))
+        Ok(Arc::new(Model {
+            family,
+            program: Arc::new(program),
+            resolved: Arc::new(resolved),
+            bindings: Arc::new(bindings),
+            checkpoint,
+            states,
+        }))
     }
 
     pub fn weights(&self) -> WeightReader<'_> {
@@ -67,11 +76,6 @@ impl Model {
         let config = self.checkpoint.config();
         let stated = |object: &Value| object.get("max_position_embeddings").and_then(Value::as_u64);
         stated(config).or_else(|| config.get("text_config").and_then(stated)).map(|n| n as usize)
-    }
-
-    /// End-of-sequence ids: those of config.json, generation_config.json and the tokenizer together.
-    pub fn eos(&self, tokenizer: &Tokenizer) -> Vec<u32> {
-        tokenizer.eos_ids(self.checkpoint.config())
     }
 
     /// What the family's `contract` allows a probe to differ by; `None` where no pattern matches.

@@ -1,7 +1,10 @@
 //! The one seam between the engine and a backend. MLX, IREE and the reference interpreter implement it over the same
 //! family; the engine knows nothing else of them.
 
-use crate::{error::Result, tensor::Tensor};
+use crate::{
+    error::{Result, ensure},
+    tensor::Tensor,
+};
 
 /// How a family is to be run.
 #[derive(Debug, Clone)]
@@ -64,6 +67,26 @@ impl Batch {
     /// `R`: wanted tokens per row.
     pub fn wanted_per_row(&self) -> usize {
         self.wanted.len() / self.rows.max(1)
+    }
+
+    /// Refuse a call that a session of these options cannot serve, before any work.
+    pub fn check(&self, options: &SessionOptions) -> Result<()> {
+        let per_row = |values: &[i32], count: usize| values.len() == self.rows * count;
+        ensure!(
+            self.rows > 0 && self.width > 0 && per_row(&self.tokens, self.width) && per_row(&self.positions, self.width),
+            "a call of {} rows of {} tokens with {} tokens and {} positions",
+            self.rows,
+            self.width,
+            self.tokens.len(),
+            self.positions.len()
+        );
+        ensure!(self.rows <= options.rows, "a call of {} rows, but the session has {}", self.rows, options.rows);
+        ensure!(
+            self.positions.iter().all(|p| *p >= 0)
+                && self.wanted.iter().all(|w| (0..self.width as i32).contains(w)),
+            "a negative position, or logits wanted of a token that is not in the call"
+        );
+        Ok(())
     }
 
     /// Positions the call touches: one past the largest.

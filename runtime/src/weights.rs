@@ -127,7 +127,7 @@ fn stored(checkpoint: &Checkpoint, name: &str) -> Result<Dtype> {
     Ok(checkpoint.tensors().get(name).with_context(|| format!("no tensor {name} in the checkpoint"))?.dtype)
 }
 
-fn concrete(dtype: ir::DType, float: DType) -> DType {
+pub(crate) fn concrete(dtype: ir::DType, float: DType) -> DType {
     match dtype {
         ir::DType::F => float,
         ir::DType::F64 => DType::F64,

@@ -77,7 +77,6 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     session.prepare(&widths, &mut |step| progress.step(step))?;
     progress.finish();
 
-    let eos = model.eos(&tokenizer);
     let mut stream = tokenizer.stream();
     let mut out = std::io::stdout().lock();
     let outcome = engine::generate(
@@ -85,7 +84,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         &mut sampler,
         &prompt,
         arguments.max_tokens as usize,
-        &eos,
+        tokenizer.eos_ids(),
         &mut |token| {
             if let Some(text) = stream.push(token)? {
                 write!(out, "{text}").and_then(|()| out.flush()).context("writing the answer to standard output")?;
@@ -113,9 +112,9 @@ fn encode_prompt(arguments: &Arguments, tokenizer: &Tokenizer) -> Result<Vec<u32
     match template::ChatTemplate::open(&arguments.model)? {
         Some(chat) if !arguments.raw => {
             let text = chat.render(&[Message::user(&arguments.prompt)], true)?;
-            tokenizer.encode(&text, false)
+            Ok(tokenizer.encode(&text, false)?)
         }
-        _ => tokenizer.encode(&arguments.prompt, true),
+        _ => Ok(tokenizer.encode(&arguments.prompt, true)?),
     }
 }
 

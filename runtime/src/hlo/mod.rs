@@ -10,11 +10,14 @@ pub mod emit;
 pub mod graph;
 pub mod iree;
 mod ops;
+pub mod readback;
+mod session;
 mod types;
 
 pub use build::{Build, BuildOptions, Matrix, WeightType};
 pub use graph::Graph;
 pub use mgraph_dsl::ir::Compare;
+pub use session::HloSession;
 pub use types::{DType, Type, V};
 
 #[cfg(test)]

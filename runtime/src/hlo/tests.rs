@@ -1,13 +1,16 @@
 //! Every primitive, through MLIR text and IREE, against plain Rust. Cases that can share a module do: a compile costs more
 //! than all its calls.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Build, BuildOptions, Compare, DType, V,
+    Build, BuildOptions, Compare, DType, Graph, Type, V, WeightType,
+    artifact::Artifacts,
     compile::{FLAGS, compile},
     emit,
+    graph::{ArgumentKind, Part, ResultKind},
     iree::Runtime,
+    readback::{Operand, Read, read},
 };
 use crate::tensor::Tensor;
 
@@ -534,4 +537,310 @@ fn updates() {
     let h = 0.5;
     same(&results[0], &f(&[2, 1, 4, 2], &[h, h, 1.0, 2.0, 3.0, 4.0, h, h, h, h, h, h, 5.0, 6.0, 7.0, 8.0]));
     same(&results[1], &t(DType::I32, &[2, 4], &[0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 2.0, 3.0]));
+}
+
+// ---- arguments, states, probes
+
+fn weights(entries: &[(&str, WeightType)]) -> Arc<BTreeMap<String, WeightType>> {
+    Arc::new(entries.iter().map(|(path, ty)| ((*path).to_owned(), ty.clone())).collect())
+}
+
+/// A packed matrix beside its expansion, by the prelude's own formula.
+#[test]
+fn packed_matrices() {
+    let (n, k, bits, group) = (5, 64, 4, 32);
+    let ty = WeightType::Packed { shape: vec![n, k], bits, group };
+    let mut build = Build::new(BuildOptions { weights: weights(&[("w", ty)]), ..options() });
+    let x = build.input(DType::F32, &[2, k]);
+    let w = build.matrix("w");
+    assert!(w.packed() && w.bits() == 4 && w.group() == 32 && w.shape() == [5, 64]);
+    let lanes = build.integers(&[0, 4, 8, 12, 16, 20, 24, 28], DType::U32);
+    let codes = build.codes(&w);
+    let words = build.reshape(codes, &[n, 2, 4, 1]);
+    let shifted = build.shift_right(words, lanes);
+    let ones = build.integer(15, DType::U32);
+    let code = build.and(shifted, ones);
+    let code = build.convert(code, DType::F32);
+    let (scales, biases) = (build.scales(&w), build.biases(&w));
+    let (scales, biases) = (build.reshape(scales, &[n, 2, 1, 1]), build.reshape(biases, &[n, 2, 1, 1]));
+    let scaled = build.multiply(code, scales);
+    let dense = build.add(scaled, biases);
+    let dense = build.reshape(dense, &[n, k]);
+    let y = build.dot(x, dense);
+    let ids = build.integers(&[4, 0], DType::I32);
+    let rows = build.rows(&w, ids);
+    assert_eq!(rows.shape(), [2, 64]);
+    let row_codes = build.codes(&rows);
+    let graph = build.finish(&[y, row_codes]).unwrap();
+    let kinds: Vec<&ArgumentKind> = graph.arguments.iter().map(|a| &a.kind).collect();
+    let part = |part| ArgumentKind::Packed("w".into(), part);
+    assert_eq!(kinds, [&ArgumentKind::Input(0), &part(Part::Codes), &part(Part::Scales), &part(Part::Biases)]);
+
+    let code = |i: usize| (i * 7 + i / 5) % 16;
+    let words = (0..5 * 8).map(|w| (0..8).map(|lane| (code(w * 8 + lane) as u32) << (4 * lane)).sum::<u32>());
+    let codes = t(DType::U32, &[5, 8], &words.map(f64::from).collect::<Vec<_>>());
+    let (scales, biases, x) = (noise(&[5, 2], 1), noise(&[5, 2], 2), noise(&[2, 64], 3));
+    let expanded: Vec<f64> =
+        (0..5 * 64).map(|i| code(i) as f64 * scales.to_f64()[i / 32] + biases.to_f64()[i / 32]).collect();
+    let runtime = Runtime::new().unwrap();
+    let program = load(&runtime, &graph);
+    let arguments = [&x, &codes, &scales, &biases].map(|t| runtime.upload(t).unwrap()).to_vec();
+    let results = program.call(arguments).unwrap();
+    close(&runtime.download(&results[0]).unwrap(), &product(&x, &swapped(&f(&[5, 64], &expanded))), 1e-4);
+    let first: Vec<f64> = codes.to_f64()[32..].iter().chain(&codes.to_f64()[..8]).copied().collect();
+    same(&runtime.download(&results[1]).unwrap(), &t(DType::U32, &[2, 8], &first));
+}
+
+fn load(runtime: &Runtime, graph: &Graph) -> super::iree::Program {
+    let text = emit::text(graph).unwrap();
+    let module = compile(&text, &FLAGS).unwrap_or_else(|e| panic!("{e:#}\n{text}"));
+    runtime.load(&module, graph.results.iter().map(|r| graph.ty(r.value).clone()).collect()).unwrap()
+}
+
+/// Calls that take a state over and hand it back; a read before and one after the write; a probe of the new value.
+#[test]
+fn states_pass_from_call_to_call() {
+    let states = Arc::new(BTreeMap::from([("cache.k".to_owned(), Type::new(DType::F32, &[2, 4, 2]))]));
+    let mut build = Build::new(BuildOptions { states, probes: true, ..options() });
+    let x = build.input(DType::F32, &[2, 1, 2]);
+    let positions = build.input(DType::I32, &[2, 1]);
+    let old = build.state("cache.k");
+    let before = build.sum(old, &[1, 2]);
+    let new = build.update(old, x, positions, 1);
+    build.set_state("cache.k", new);
+    let read = build.state("cache.k");
+    let after = build.sum(read, &[1, 2]);
+    build.probe("whole", read);
+    let graph = build.finish(&[before, after]).unwrap();
+    assert_eq!((graph.alias(0), graph.alias(1), graph.alias(2)), (None, None, Some(2)));
+    let names: Vec<&ResultKind> = graph.results.iter().map(|r| &r.kind).collect();
+    let (state, probe) = (ResultKind::State("cache.k".into()), ResultKind::Probe("whole".into()));
+    assert_eq!(names, [&ResultKind::Output(0), &ResultKind::Output(1), &state, &probe]);
+
+    let runtime = Runtime::new().unwrap();
+    let program = load(&runtime, &graph);
+    let mut state = runtime.zeros(&graph.arguments[2].ty).unwrap();
+    let mut whole = [0.0; 16];
+    for step in 0..4 {
+        let v = f64::from(step) + 1.0;
+        let x = f(&[2, 1, 2], &[v, -v, 10.0 * v, v]);
+        let at = t(DType::I32, &[2, 1], &[f64::from(step), 3.0 - f64::from(step)]);
+        let arguments = vec![runtime.upload(&x).unwrap(), runtime.upload(&at).unwrap(), state];
+        let results = program.call(arguments).unwrap();
+        let sums = |whole: &[f64; 16]| f(&[2, 1, 1], &[whole[..8].iter().sum(), whole[8..].iter().sum()]);
+        same(&runtime.download(&results[0]).unwrap(), &sums(&whole));
+        let (first, second) = (step as usize * 2, 8 + (3 - step as usize) * 2);
+        whole[first..first + 2].copy_from_slice(&[v, -v]);
+        whole[second..second + 2].copy_from_slice(&[10.0 * v, v]);
+        same(&runtime.download(&results[1]).unwrap(), &sums(&whole));
+        same(&runtime.download(&results[3]).unwrap(), &f(&[2, 4, 2], &whole));
+        state = results[2].clone();
+    }
+    same(&runtime.download(&state).unwrap(), &f(&[2, 4, 2], &whole));
+}
+
+#[test]
+fn the_first_impossible_type_is_reported() {
+    let mut build = Build::new(options());
+    let x = build.input(DType::F32, &[2, 3]);
+    let y = build.input(DType::F32, &[4]);
+    let sum = build.add(x, y);
+    let cut = build.slice(sum, &[(0, 9)]);
+    let message = build.finish(&[cut]).unwrap_err().to_string();
+    assert!(message.ends_with("stablehlo.add: f32[2, 3] and f32[4] do not broadcast"), "{message}");
+
+    let mut build = Build::new(BuildOptions { probes: true, ..options() });
+    let x = build.input(DType::F32, &[2]);
+    build.probe("a", x);
+    build.probe("a", x);
+    assert!(build.finish(&[x]).unwrap_err().to_string().contains("probe a occurs twice"));
+
+    for fault in [
+        (|b: &mut Build| b.weight("no.such")) as fn(&mut Build) -> V,
+        |b| b.state("no.such"),
+        |b| b.integer(-1, DType::U32),
+        |b| {
+            let x = b.number(1.0, DType::BF16);
+            b.sum(x, &[])
+        },
+        |b| {
+            let (x, y) = (b.number(1.0, DType::F32), b.number(1.0, DType::F64));
+            b.multiply(x, y)
+        },
+    ] {
+        let mut build = Build::new(options());
+        let v = fault(&mut build);
+        assert!(build.finish(&[v]).is_err());
+    }
+}
+
+/// Equal ops on equal operands are one; what nobody reads is none; a parameter stays.
+#[test]
+fn sharing_and_dropping() {
+    let mut build = Build::new(options());
+    let x = build.input(DType::F32, &[2]);
+    let unread = build.input(DType::F32, &[3]);
+    let (a, b) = (build.exponential(x), build.exponential(x));
+    assert_eq!(a, b);
+    build.negate(unread);
+    let y = build.add(a, b);
+    let graph = build.finish(&[y]).unwrap();
+    assert_eq!((graph.arguments.len(), graph.nodes.len()), (2, 4));
+}
+
+// ---- the text, read back
+
+/// One of each primitive.
+fn everything(b: &mut Build) -> Vec<V> {
+    let x = b.input(DType::F32, &[2, 3, 4]);
+    let i = b.input(DType::I32, &[2, 3]);
+    let w = b.input(DType::F32, &[5, 4]);
+    let state = b.input(DType::F32, &[2, 8, 4]);
+    let u = b.input(DType::U32, &[4]);
+    let h = b.input(DType::BF16, &[2, 4]);
+    let mut out = vec![b.negate(x), b.abs(x), b.exponential(x), b.log(x), b.sqrt(x), b.rsqrt(x), b.tanh(x)];
+    out.extend([b.sine(x), b.cosine(x), b.logistic(x), b.erf(x), b.sine(h)]);
+    let half = b.number(0.5, DType::F32);
+    let list = b.numbers(&[0.1, 0.2, f64::INFINITY, -0.0], DType::F32);
+    out.extend([b.add(x, half), b.subtract(x, list), b.multiply(x, x), b.divide(x, half)]);
+    out.extend([b.minimum(x, half), b.maximum(x, list), b.remainder(i, i)]);
+    let (two, three) = (b.integer(2, DType::U32), b.integer(3, DType::U32));
+    out.extend([b.shift_left(u, two), b.shift_right(u, two), b.and(u, three), b.or(u, three), b.not(u)]);
+    let visible = b.compare(Compare::LessEqual, x, half);
+    out.extend([b.select(visible, x, half), b.any_along(visible, &[-1]), b.convert(i, DType::F32)]);
+    out.extend([b.sum(x, &[0, 2]), b.maximum_along(x, &[-1]), b.iota(7)]);
+    out.extend([b.reshape(x, &[6, 4]), b.transpose(x, &[2, 0, 1]), b.broadcast(half, &[2, 2])]);
+    let cut = b.slice(x, &[(0, 2), (1, 2), (0, 4)]);
+    out.extend([b.concat(&[x, cut], 1), b.dot(x, w)]);
+    let turned = b.transpose(x, &[0, 2, 1]);
+    out.extend([b.matmul(x, turned), b.dot(h, h)]);
+    let wanted = b.slice(i, &[(0, 2), (0, 1)]);
+    let wanted = b.reshape(wanted, &[2, 1, 1]);
+    out.extend([b.take(w, i, 0), b.take_along(x, wanted, 1), b.top_k_values(x, 2), b.top_k_indices(x, 2)]);
+    out.push(b.update(state, x, i, 1));
+    out
+}
+
+fn read_back(body: impl FnOnce(&mut Build) -> Vec<V>) -> Read {
+    let mut build = Build::new(options());
+    let outputs = body(&mut build);
+    let graph = build.finish(&outputs).unwrap();
+    read(&emit::text(&graph).unwrap()).unwrap()
+}
+
+#[test]
+fn the_text_says_every_primitive() {
+    let read = read_back(everything);
+    let names: Vec<&str> = read.ops.iter().map(|op| op.name).collect();
+    let expected = "negate abs exp log sqrt rsqrt tanh sin cos sigmoid erf sin constant constant_list add subtract multiply \
+                    divide min max remainder constant constant shift_left shift_right and or not less_equal select any \
+                    convert sum maximum iota reshape transpose slice concat dot transpose matmul dot slice reshape take \
+                    take_along top_k_values top_k_indices update";
+    assert_eq!(names.join(" "), expected);
+    let find = |name: &str| read.ops.iter().find(|op| op.name == name).unwrap();
+    assert_eq!(find("sum").numbers, [0.0, 2.0]);
+    assert_eq!(find("sum").ty, Type::new(DType::F32, &[1, 3, 1]));
+    assert_eq!(find("slice").numbers, [0.0, 2.0, 1.0, 2.0, 0.0, 4.0]);
+    assert_eq!(find("constant").numbers, [0.5]);
+    let tenth = f64::from(0.1f32);
+    assert_eq!(find("constant_list").numbers, [tenth, f64::from(0.2f32), f64::INFINITY, -0.0]);
+    assert_eq!(find("take_along").operands[0], Operand::Argument(0));
+    let update = find("update");
+    assert_eq!(update.operands, [3, 0, 1].map(Operand::Argument));
+    assert_eq!((update.numbers.as_slice(), &update.ty.shape[..]), (&[1.0][..], &[2, 8, 4][..]));
+    assert_eq!(
+        read.ops.iter().filter(|op| op.name == "dot").map(|op| op.ty.dtype).collect::<Vec<_>>(),
+        [DType::F32, DType::BF16]
+    );
+}
+
+/// The pair of the design page: `x * sigmoid(x)` and its quotient form.
+#[test]
+fn the_quotient_form_reads_differently() {
+    let product = read_back(|b| {
+        let x = b.input(DType::F32, &[4]);
+        let gate = b.logistic(x);
+        vec![b.multiply(x, gate)]
+    });
+    let quotient = read_back(|b| {
+        let x = b.input(DType::F32, &[4]);
+        let one = b.number(1.0, DType::F32);
+        let negative = b.negate(x);
+        let e = b.exponential(negative);
+        let below = b.add(one, e);
+        vec![b.divide(x, below)]
+    });
+    assert_eq!(product.ops.iter().map(|o| o.name).collect::<Vec<_>>(), ["sigmoid", "multiply"]);
+    assert_ne!(product, quotient);
+}
+
+/// A group that is almost one of the emitter's is refused, not guessed at.
+#[test]
+fn altered_groups_are_refused() {
+    let mut build = Build::new(options());
+    let outputs = everything(&mut build);
+    let text = emit::text(&build.finish(&outputs).unwrap()).unwrap();
+    assert!(read(&text).is_ok());
+    for (from, to) in [
+        ("comparison_direction LT", "comparison_direction LE"),
+        ("0xFF800000", "0x00000000"),
+        ("limit_indices = array<i64: 2, 1>", "limit_indices = array<i64: 1, 1>"),
+        ("6.2831853071795862", "6.2831853071795"),
+        ("stablehlo.round_nearest_even", "stablehlo.floor"),
+        ("collapsed_slice_dims = [1]", "collapsed_slice_dims = [2]"),
+        ("lhs_contracting_dimensions = [2]", "lhs_contracting_dimensions = [1]"),
+    ] {
+        let altered = text.replacen(from, to, 1);
+        assert_ne!(altered, text, "{from} is in the text");
+        let same = read(&altered).is_ok_and(|r| r == read(&text).unwrap());
+        assert!(!same, "{from} -> {to}");
+    }
+}
+
+// ---- the cache
+
+#[test]
+fn a_second_start_compiles_nothing_and_a_damaged_file_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = Artifacts::in_folder(folder.path());
+    let text = |n: i64| {
+        let mut build = Build::new(options());
+        let x = build.input(DType::F32, &[n]);
+        let y = build.add(x, x);
+        emit::text(&build.finish(&[y]).unwrap()).unwrap()
+    };
+    let get = |text: &str| {
+        let mut reports = Vec::new();
+        let module = artifacts.get(text, "a test", &mut |r| reports.push(r.to_owned())).unwrap();
+        (module, reports)
+    };
+    let (first, reports) = get(&text(3));
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    assert_eq!(get(&text(3)), (first.clone(), vec![]));
+    assert_ne!(get(&text(4)).0, first);
+
+    let files = || std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().path());
+    let modules: Vec<_> = files().filter(|f| f.extension().is_some_and(|e| e == "vmfb")).collect();
+    assert_eq!(modules.len(), 2);
+    for module in &modules {
+        let bytes = std::fs::read(module).unwrap();
+        std::fs::write(module, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let (again, reports) = get(&text(3));
+    assert_eq!((again.len(), reports.len()), (first.len(), 2));
+    assert_eq!(get(&text(3)).1.len(), 0);
+    assert!(!files().any(|f| f.to_string_lossy().ends_with(".part")));
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_only_slow() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let artifacts = Artifacts::in_folder(file.path());
+    let mut build = Build::new(options());
+    let x = build.input(DType::F32, &[2]);
+    let y = build.negate(x);
+    let text = emit::text(&build.finish(&[y]).unwrap()).unwrap();
+    let mut reports = Vec::new();
+    artifacts.get(&text, "a test", &mut |r| reports.push(r.to_owned())).unwrap();
+    assert!(reports.last().unwrap().contains("is not kept"), "{reports:?}");
 }

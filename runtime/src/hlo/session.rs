@@ -1,0 +1,377 @@
+//! A family on IREE: weights resident in device memory, one compiled graph per shape of a call, states that the calls
+//! take over and hand back.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use mgraph_dsl::{
+    bind::{StateDim, WeightKind},
+    ir::ParameterKind,
+};
+
+use super::{
+    artifact::Artifacts,
+    build::{Build, BuildOptions, WeightType},
+    emit,
+    graph::{ArgumentKind, Graph, Part, ResultKind},
+    iree::{Buffer, Program, Runtime},
+    types::{DType, Type, V},
+};
+use crate::{
+    error::{Context as _, Result, anyhow, bail, ensure},
+    model::Model,
+    session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions},
+    tensor::Tensor,
+    weights::{MatrixData, concrete},
+};
+
+/// Tokens per row that graphs are compiled for; a call is filled up to the next. Few, because each costs seconds once.
+const WIDTHS: [usize; 4] = [1, 16, 64, 256];
+
+/// States hold a multiple of this many positions, so that runs of similar length share their compiled graphs.
+const POSITIONS: usize = 256;
+
+pub struct HloSession {
+    model: Arc<Model>,
+    options: SessionOptions,
+    /// `T`.
+    positions: usize,
+    /// One past the largest position written since the last reset.
+    reached: usize,
+    artifacts: Artifacts,
+    build: BuildOptions,
+    runtime: Runtime,
+    /// Weights and their parts.
+    weights: HashMap<ArgumentKind, Buffer>,
+    /// By field path. A call takes those it assigns and puts the new ones here.
+    states: BTreeMap<String, Buffer>,
+    compiled: HashMap<Shape, Compiled>,
+}
+
+/// What a graph of one model depends on from call to call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Shape {
+    width: usize,
+    /// Logits per row.
+    wanted: usize,
+}
+
+struct Compiled {
+    graph: Graph,
+    program: Program,
+}
+
+impl HloSession {
+    /// Load the weights of `model`. Graphs are compiled when a call or [`Session::prepare`] needs them.
+    pub fn open(model: &Arc<Model>, options: SessionOptions) -> Result<HloSession> {
+        HloSession::with_artifacts(model, options, Artifacts::default())
+    }
+
+    /// As [`HloSession::open`], with compiled graphs kept in a folder of one's own.
+    pub fn with_artifacts(model: &Arc<Model>, options: SessionOptions, artifacts: Artifacts) -> Result<HloSession> {
+        let positions = positions(&options);
+        let build = build_options(model, &options, positions)?;
+        let runtime = Runtime::new()?;
+        let weights = upload(model, build.float, &runtime)?;
+        let mut session = HloSession {
+            model: model.clone(),
+            options,
+            positions,
+            reached: 0,
+            artifacts,
+            build,
+            runtime,
+            weights,
+            states: BTreeMap::new(),
+            compiled: HashMap::new(),
+        };
+        session.reset()?;
+        Ok(session)
+    }
+
+    fn compile(&mut self, shape: Shape, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        if self.compiled.contains_key(&shape) {
+            return Ok(());
+        }
+        let graph = step_graph(&self.model, self.build.clone(), self.options.rows, shape)?;
+        let text = emit::text(&graph)?;
+        let (rows, positions) = (self.options.rows, self.positions);
+        let what = format!("step of {rows} x {} tokens over {positions} positions", shape.width);
+        let module = self.artifacts.get(&text, &what, progress)?;
+        let results = graph.results.iter().map(|r| graph.ty(r.value).clone()).collect();
+        let program = self.runtime.load(&module, results)?;
+        self.compiled.insert(shape, Compiled { graph, program });
+        Ok(())
+    }
+
+    /// One call of the compiled step; the batch fits the states.
+    fn call(&mut self, batch: &Batch, mut probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        let shape = Shape { width: batch.width, wanted: batch.wanted_per_row() };
+        self.compile(shape, &mut |_| ())?;
+        let compiled = &self.compiled[&shape];
+        let inputs = inputs(&self.model, batch)?;
+        let mut arguments = Vec::with_capacity(compiled.graph.arguments.len());
+        for (at, argument) in compiled.graph.arguments.iter().enumerate() {
+            arguments.push(match &argument.kind {
+                ArgumentKind::Input(i) => {
+                    let (name, tensor) = inputs.get(*i).context("the graph has more parameters than were passed")?;
+                    self.runtime.upload(tensor).with_context(|| format!("input {name}"))?
+                }
+                ArgumentKind::Weight(path) | ArgumentKind::Packed(path, _) => {
+                    self.weights.get(&argument.kind).cloned().with_context(|| format!("weight {path} is not loaded"))?
+                }
+                ArgumentKind::State(path) => {
+                    let assigned = compiled.graph.alias(at).is_some();
+                    let state = if assigned { self.states.remove(path) } else { self.states.get(path).cloned() };
+                    state
+                        .with_context(|| format!("state {path} was lost in a failed call; the session must be reset"))?
+                }
+            });
+        }
+        let results = compiled.program.call(arguments)?;
+        let mut logits = None;
+        for (result, buffer) in compiled.graph.results.iter().zip(results) {
+            match &result.kind {
+                ResultKind::Output(0) => logits = Some(self.runtime.download(&buffer)?),
+                ResultKind::Output(_) => {}
+                ResultKind::State(path) => drop(self.states.insert(path.clone(), buffer)),
+                ResultKind::Probe(name) => {
+                    if let Some(sink) = probes.as_mut() {
+                        sink(name, self.runtime.download(&buffer)?)?;
+                    }
+                }
+            }
+        }
+        self.reached = self.reached.max(batch.reach());
+        logits.context("the step has no result")
+    }
+
+    /// A row whose last tokens would lie past the end of the states. They are fill-up, for no request is longer than the
+    /// states: only what fits is run, in narrower calls.
+    fn call_in_parts(&mut self, batch: &Batch, mut probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        let start = batch.positions.first().copied().unwrap_or(0) as usize;
+        let fits = self.positions.saturating_sub(start);
+        ensure!(
+            batch.rows == 1 && batch.wanted.iter().all(|w| (*w as usize) < fits),
+            "positions up to {} are asked for, but {} fit. Raise --ctx-size",
+            batch.reach(),
+            self.positions
+        );
+        let mut logits: Vec<Option<Tensor>> = vec![None; batch.wanted.len()];
+        let mut done = 0;
+        while done < fits {
+            let left = fits - done;
+            let width = WIDTHS.iter().rev().copied().find(|w| *w <= left.min(self.options.max_chunk)).unwrap_or(1);
+            let here = done..done + width;
+            let within = |w: &i32| here.contains(&(*w as usize));
+            let part = Batch {
+                rows: 1,
+                width,
+                tokens: batch.tokens[here.clone()].to_vec(),
+                positions: batch.positions[here.clone()].to_vec(),
+                wanted: batch.wanted.iter().map(|w| if within(w) { *w - done as i32 } else { 0 }).collect(),
+            };
+            let result = match probes.as_mut() {
+                Some(sink) => self.call(&part, Some(&mut **sink))?,
+                None => self.call(&part, None)?,
+            };
+            let row = result.bytes.len() / batch.wanted.len().max(1);
+            for (i, _) in batch.wanted.iter().enumerate().filter(|(_, w)| within(w)) {
+                let bytes = result.bytes[i * row..(i + 1) * row].to_vec();
+                logits[i] = Some(Tensor { dtype: result.dtype, shape: result.shape[2..].to_vec(), bytes });
+            }
+            done += width;
+        }
+        let rows = logits.into_iter().collect::<Option<Vec<_>>>().context("a wanted token was not run")?;
+        let first = rows.first().context("no logits were wanted")?;
+        Ok(Tensor {
+            dtype: first.dtype,
+            shape: [&[1, rows.len()], &first.shape[..]].concat(),
+            bytes: rows.iter().flat_map(|r| r.bytes.iter().copied()).collect(),
+        })
+    }
+}
+
+impl Session for HloSession {
+    fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        ensure!(batch.rows == self.options.rows, "a call of {} rows in a session of {}", batch.rows, self.options.rows);
+        let tokens = batch.rows * batch.width;
+        ensure!(
+            tokens > 0 && batch.tokens.len() == tokens && batch.positions.len() == tokens && batch.wanted_per_row() > 0,
+            "a call of {} x {} tokens brings {} tokens, {} positions and {} wanted",
+            batch.rows,
+            batch.width,
+            batch.tokens.len(),
+            batch.positions.len(),
+            batch.wanted.len()
+        );
+        if batch.reach() > self.positions { self.call_in_parts(batch, probes) } else { self.call(batch, probes) }
+    }
+
+    fn width(&self, tokens: usize) -> usize {
+        let tokens = tokens.clamp(1, self.options.max_chunk.max(1));
+        if self.options.probes {
+            return tokens;
+        }
+        WIDTHS.iter().copied().find(|w| *w >= tokens).unwrap_or(tokens).min(self.options.max_chunk.max(1))
+    }
+
+    fn capacity(&self) -> usize {
+        self.options.capacity
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.reached = 0;
+        // The old ones go first, so that there is never room for both.
+        self.states.clear();
+        for (path, ty) in self.build.states.iter() {
+            self.states.insert(path.clone(), self.runtime.zeros(ty)?);
+        }
+        Ok(())
+    }
+
+    fn state(&mut self, path: &str) -> Result<Tensor> {
+        let state = self.model.bindings.states.iter().find(|s| s.path == path);
+        let state = state.with_context(|| format!("family {} has no state {path}", self.model.family.name))?;
+        let buffer =
+            self.states.get(path).context("the states were lost in a failed call; the session must be reset")?;
+        let whole = self.runtime.download(buffer)?;
+        Ok(match state.positions() {
+            Some(axis) => prefix(&whole, axis, self.reached),
+            None => whole,
+        })
+    }
+
+    fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()> {
+        for width in widths {
+            self.compile(Shape { width: *width, wanted: 1 }, progress)?;
+        }
+        Ok(())
+    }
+}
+
+/// `T`. Rows that start anywhere need room for the fill-up of one chunk; a single one does without
+/// ([`HloSession::call_in_parts`]).
+fn positions(options: &SessionOptions) -> usize {
+    let room = if options.rows > 1 && !options.probes { options.max_chunk.saturating_sub(1) } else { 0 };
+    (options.capacity + room).max(1).next_multiple_of(POSITIONS)
+}
+
+/// Record the graph `step`: `forward` after `embed`.
+fn step_graph(model: &Model, options: BuildOptions, rows: usize, shape: Shape) -> Result<Graph> {
+    let mut build = Build::new(options);
+    let mut values = Vec::new();
+    for name in parameters(model)? {
+        let width = if name == "wanted" { shape.wanted } else { shape.width };
+        values.push(build.input(DType::I32, &[rows as i64, width as i64]));
+    }
+    let results: Vec<V> = (model.family.hlo)(&model.resolved, &mut build, "step", &values)?;
+    build.finish(&results).with_context(|| format!("family {}, graph step", model.family.name))
+}
+
+/// Names of the parameters of `step`: `tokens`, then those of `forward` but for the embedding.
+fn parameters(model: &Model) -> Result<Vec<&str>> {
+    let forward = model.program.graph("forward").context("the family has no graph forward")?;
+    let mut names = vec!["tokens"];
+    for parameter in &forward.parameters {
+        match (&parameter.kind, parameter.name.as_str()) {
+            (ParameterKind::Value(_), "x") => {}
+            (ParameterKind::Value(_), name @ ("positions" | "wanted")) => names.push(name),
+            (_, name) => bail!("graph forward takes {name}, which the IREE session does not pass yet"),
+        }
+    }
+    Ok(names)
+}
+
+fn inputs<'a>(model: &'a Model, batch: &Batch) -> Result<Vec<(&'a str, Tensor)>> {
+    let tensor = |name| {
+        let (values, width) = match name {
+            "positions" => (&batch.positions, batch.width),
+            "wanted" => (&batch.wanted, batch.wanted_per_row()),
+            _ => (&batch.tokens, batch.width),
+        };
+        (name, Tensor::from_i32(&[batch.rows, width], values))
+    };
+    Ok(parameters(model)?.into_iter().map(tensor).collect())
+}
+
+fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> Result<BuildOptions> {
+    let float = match options.dtype {
+        Float::F32 => DType::F32,
+        Float::Bf16 => DType::BF16,
+        Float::F16 => DType::F16,
+    };
+    let size = |n: u64| i64::try_from(n).map_err(|_| anyhow!("a dim of {n} is too large"));
+    let mut weights = BTreeMap::new();
+    for weight in &model.bindings.weights {
+        let shape = weight.shape.iter().map(|n| size(*n)).collect::<Result<Vec<_>>>()?;
+        let ty = match weight.kind {
+            WeightKind::Tensor | WeightKind::Matrix => {
+                WeightType::Dense(Type::new(concrete(weight.dtype, float), &shape))
+            }
+            WeightKind::Packed { bits, group } => {
+                WeightType::Packed { shape, bits: i64::from(bits), group: i64::from(group) }
+            }
+        };
+        weights.insert(weight.path.clone(), ty);
+    }
+    let mut states = BTreeMap::new();
+    for state in &model.bindings.states {
+        let dim = |dim: &StateDim| match dim {
+            StateDim::Rows => Ok(options.rows as i64),
+            StateDim::Positions => Ok(positions as i64),
+            StateDim::Size(n) => size(*n),
+        };
+        let shape = state.dims.iter().map(dim).collect::<Result<Vec<_>>>()?;
+        states.insert(state.path.clone(), Type::new(concrete(state.dtype, float), &shape));
+    }
+    Ok(BuildOptions {
+        float,
+        fused: options.numerics == Numerics::Fused,
+        probes: options.probes,
+        positions: positions as i64,
+        weights: Arc::new(weights),
+        states: Arc::new(states),
+    })
+}
+
+/// Every bound weight in device memory, one at a time: the host copy of each is gone before the next is read.
+fn upload(model: &Model, float: DType, runtime: &Runtime) -> Result<HashMap<ArgumentKind, Buffer>> {
+    let reader = model.weights();
+    let mut buffers = HashMap::new();
+    for weight in &model.bindings.weights {
+        let path = &weight.path;
+        match weight.kind {
+            WeightKind::Tensor | WeightKind::Matrix => {
+                let buffer = runtime.upload(&reader.tensor(path, float)?)?;
+                buffers.insert(ArgumentKind::Weight(path.clone()), buffer);
+            }
+            WeightKind::Packed { .. } => {
+                let MatrixData::Packed { codes, scales, biases, .. } = reader.matrix(path, float)? else {
+                    bail!("weight {path} is bound as packed and read as dense");
+                };
+                for (part, tensor) in [(Part::Codes, codes), (Part::Scales, scales), (Part::Biases, biases)] {
+                    buffers.insert(ArgumentKind::Packed(path.clone(), part), runtime.upload(&tensor)?);
+                }
+            }
+        }
+    }
+    Ok(buffers)
+}
+
+/// The first `length` places along an axis.
+fn prefix(tensor: &Tensor, axis: usize, length: usize) -> Tensor {
+    let size = tensor.shape[axis];
+    let length = length.min(size);
+    let inner = tensor.shape[axis + 1..].iter().product::<usize>() * tensor.dtype.size();
+    let mut shape = tensor.shape.clone();
+    shape[axis] = length;
+    let bytes = if inner * size == 0 {
+        Vec::new()
+    } else {
+        tensor.bytes.chunks_exact(inner * size).flat_map(|outer| outer[..inner * length].iter().copied()).collect()
+    };
+    Tensor { dtype: tensor.dtype, shape, bytes }
+}

@@ -1,0 +1,85 @@
+//! What generated MLX code works in: mode, dtype, states, probes.
+
+use std::{collections::HashMap, fmt};
+
+use mlx_rs::Array;
+
+use super::update;
+use crate::{
+    error::{Context, Result},
+    tensor::DType,
+};
+
+/// A loaded family, generated.
+pub trait Module {
+    /// One graph by name (`step` is `forward` after `embed`), inputs in the order of its parameters. Results are lazy.
+    fn graph(&self, core: &mut Core, name: &str, inputs: &[Array]) -> Result<Vec<Array>>;
+}
+
+#[derive(Debug)]
+pub struct Core {
+    float: DType,
+    fused: bool,
+    probing: bool,
+    /// Positions that states show in this call.
+    pub(super) positions: i64,
+    /// By field path.
+    pub(super) states: HashMap<String, Array>,
+    /// Of this call, in the order of execution.
+    pub(super) probes: Vec<(String, Array)>,
+}
+
+impl Core {
+    pub(super) fn new(float: DType, fused: bool) -> Core {
+        Core { float, fused, probing: false, positions: 0, states: HashMap::new(), probes: Vec::new() }
+    }
+
+    /// Whether [`Core::probe`] keeps anything.
+    pub(super) fn set_probing(&mut self, probing: bool) {
+        self.probing = probing;
+    }
+
+    /// The dtype of `F`.
+    pub fn f(&self) -> DType {
+        self.float
+    }
+
+    /// `T`
+    pub fn positions(&self) -> i64 {
+        self.positions
+    }
+
+    /// Whether twins stand in for definitions.
+    pub fn fused(&self) -> bool {
+        self.fused
+    }
+
+    /// Number of elements.
+    pub fn size(&self, x: &Array) -> i64 {
+        x.size() as i64
+    }
+
+    pub fn probe(&mut self, name: fmt::Arguments<'_>, value: &Array) -> Result<()> {
+        if self.probing {
+            self.probes.push((name.to_string(), value.clone()));
+        }
+        Ok(())
+    }
+
+    pub fn state(&mut self, path: &str) -> Result<Array> {
+        self.states.get(path).cloned().with_context(|| format!("there is no state {path}"))
+    }
+
+    pub fn set_state(&mut self, path: &str, value: &Array) -> Result<()> {
+        self.states.insert(path.to_string(), value.clone());
+        Ok(())
+    }
+
+    /// `state = update(state, x, positions, axis)`. The old state is let go first, so MLX writes into its buffer.
+    pub fn update_state(&mut self, path: &str, x: &Array, positions: &Array, axis: i32) -> Result<Array> {
+        let old = self.states.remove(path).with_context(|| format!("there is no state {path}"))?;
+        let new = update::rows(old, x, positions, axis).with_context(|| format!("state {path}"))?;
+        self.states.insert(path.to_string(), new.clone());
+        Ok(new)
+    }
+}

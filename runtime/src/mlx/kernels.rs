@@ -1,0 +1,98 @@
+//! The kernels of MLX that a family's `fused mlx` may name. `mgraph_codegen`'s list of them names the same parameters.
+
+use std::ffi::CStr;
+
+use mlx_rs::{Array, fast, ops};
+
+use super::{Matrix, raw};
+use crate::error::{Result, bail};
+
+/// `precise` computes in f32 whatever the dtype.
+pub fn softmax(x: &Array, axis: i64, precise: bool) -> Result<Array> {
+    Ok(ops::softmax_axes(x, &[axis as i32], precise)?)
+}
+
+pub fn rms_norm(x: &Array, weight: &Array, eps: f64) -> Result<Array> {
+    Ok(fast::rms_norm(x, Some(weight), eps as f32)?)
+}
+
+pub fn layer_norm(x: &Array, weight: &Array, bias: &Array, eps: f64) -> Result<Array> {
+    Ok(fast::layer_norm(x, weight, bias, eps as f32)?)
+}
+
+/// `mask`: bool `[rows, queries, keys]`, true where a query sees a key.
+pub fn scaled_dot_product_attention(
+    q: &Array,
+    k: &Array,
+    v: &Array,
+    scale: f64,
+    mask: Option<&Array>,
+) -> Result<Array> {
+    let Some(mask) = mask else {
+        return Ok(fast::scaled_dot_product_attention(q, k, v, scale as f32, None, None)?);
+    };
+    let mask = mask.expand_dims(1)?;
+    Ok(fast::scaled_dot_product_attention(q, k, v, scale as f32, &mask, None)?)
+}
+
+/// The dense form of a packed matrix.
+pub fn dequantize(w: &Matrix) -> Result<Array> {
+    match w {
+        Matrix::Packed { codes, scales, biases, bits, group } => {
+            Ok(ops::dequantize(codes, scales, biases, *group, *bits)?)
+        }
+        Matrix::Dense(_) => bail!("a dense matrix cannot be dequantized"),
+    }
+}
+
+/// `x` times the transpose of a packed matrix.
+pub fn quantized_matmul(x: &Array, w: &Matrix) -> Result<Array> {
+    match w {
+        Matrix::Packed { codes, scales, biases, bits, group } => {
+            Ok(ops::quantized_matmul(x, codes, scales, biases, true, *group, *bits)?)
+        }
+        Matrix::Dense(_) => bail!("quantized_matmul needs a packed matrix"),
+    }
+}
+
+const AFFINE: &CStr = c"affine";
+
+/// Slot `k` of `x: [.., K, I]` meets the packed matrix `chosen[.., k]` of `[E, O, I]`.
+pub fn gather_qmm(x: &Array, w: &Matrix, chosen: &Array) -> Result<Array> {
+    let Matrix::Packed { codes, scales, biases, bits, group } = w else {
+        bail!("gather_qmm needs a packed matrix");
+    };
+    let x = x.expand_dims(-2)?;
+    let some = |value: i32| mlx_sys::mlx_optional_int { value, has_value: true };
+    // SAFETY: all handles are live for the call; the empty left index is freed after it.
+    let y = raw::array("gather_qmm", &[&x, codes, chosen], |out, stream| unsafe {
+        let none = mlx_sys::mlx_array_new();
+        let status = mlx_sys::mlx_gather_qmm(
+            out,
+            x.as_ptr(),
+            codes.as_ptr(),
+            scales.as_ptr(),
+            biases.as_ptr(),
+            none,
+            chosen.as_ptr(),
+            true,
+            some(*group),
+            some(*bits),
+            AFFINE.as_ptr(),
+            false,
+            stream,
+        );
+        mlx_sys::mlx_array_free(none);
+        status
+    })?;
+    Ok(y.squeeze_axes(&[-2])?)
+}
+
+/// As [`gather_qmm`] for dense matrices.
+pub fn gather_mm(x: &Array, w: &Matrix, chosen: &Array) -> Result<Array> {
+    let Matrix::Dense(w) = w else {
+        bail!("gather_mm needs a dense matrix");
+    };
+    let y = ops::gather_mm(x.expand_dims(-2)?, w.swap_axes(-1, -2)?, None, chosen, None)?;
+    Ok(y.squeeze_axes(&[-2])?)
+}

@@ -1,0 +1,24 @@
+//! The MLX backend: what generated eager code calls, and a session over it.
+//!
+//! Arrays are lazy: code builds a graph, and [`MlxSession`] evaluates it, on the one thread that owns everything of MLX
+//! (an array cannot be evaluated on a thread other than the one that made it).
+
+mod array;
+mod core;
+pub mod kernels;
+mod matrix;
+pub mod ops;
+mod raw;
+mod session;
+#[cfg(test)]
+mod tests;
+mod update;
+mod weights;
+
+pub use self::{
+    core::{Core, Module},
+    matrix::Matrix,
+    session::MlxSession,
+    weights::Weights,
+};
+pub use mlx_rs::Array;

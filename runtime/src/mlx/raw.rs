@@ -1,0 +1,40 @@
+//! The few MLX operations that mlx-rs does not wrap, through mlx-sys.
+
+use mlx_rs::{Array, Stream};
+use mlx_sys::{mlx_array, mlx_stream};
+
+use crate::error::{Result, bail};
+
+/// Runs one C function that writes an array. `name` and `operands` are for the error, as MLX's own sentence stays inside mlx-rs.
+///
+/// Whoever calls this has called mlx-rs before, which then has installed its error handler: without one MLX ends the process.
+pub(super) fn array(
+    name: &str,
+    operands: &[&Array],
+    call: impl FnOnce(*mut mlx_array, mlx_stream) -> i32,
+) -> Result<Array> {
+    let stream = Stream::thread_local_or_default();
+    // SAFETY: a fresh empty handle, owned here until it is wrapped or freed.
+    let mut out = unsafe { mlx_sys::mlx_array_new() };
+    if call(&mut out, stream.as_ptr()) == 0 {
+        // SAFETY: `out` is a valid handle that nobody else owns.
+        return Ok(unsafe { Array::from_ptr(out) });
+    }
+    // SAFETY: as above.
+    unsafe { mlx_sys::mlx_array_free(out) };
+    let operands: Vec<String> = operands.iter().map(|x| format!("{:?}{:?}", x.dtype(), x.shape())).collect();
+    bail!("MLX cannot do `{name}` on {}", operands.join(", "))
+}
+
+type Two = unsafe extern "C" fn(*mut mlx_array, mlx_array, mlx_array, mlx_stream) -> i32;
+type One = unsafe extern "C" fn(*mut mlx_array, mlx_array, mlx_stream) -> i32;
+
+pub(super) fn two(name: &str, f: Two, x: &Array, y: &Array) -> Result<Array> {
+    // SAFETY: all handles are live for the call, and `out` is writable.
+    array(name, &[x, y], |out, stream| unsafe { f(out, x.as_ptr(), y.as_ptr(), stream) })
+}
+
+pub(super) fn one(name: &str, f: One, x: &Array) -> Result<Array> {
+    // SAFETY: as in `two`.
+    array(name, &[x], |out, stream| unsafe { f(out, x.as_ptr(), stream) })
+}

@@ -1,0 +1,65 @@
+//! Writing new tokens into a state.
+
+use mlx_rs::Array;
+
+use super::{array::sizes, raw};
+use crate::error::{Result, ensure};
+
+/// Token `s` of row `b` at `positions[b, s]` along `axis` (from the back). Positions of a row are consecutive, so each row is
+/// one slice; rows that begin at the same position are one slice together.
+///
+/// Takes the state by value: where nobody else holds it, MLX writes into its buffer instead of copying it.
+pub(super) fn rows(state: Array, x: &Array, positions: &Array, axis: i32) -> Result<Array> {
+    let rank = state.ndim();
+    let axis = if axis < 0 { axis + rank as i32 } else { axis } as usize;
+    ensure!(0 < axis && axis < rank, "a state of {rank} axes cannot be updated along axis {axis}");
+    let (held, new) = (state.shape().to_vec(), x.shape().to_vec());
+    let width = new.get(axis).copied().unwrap_or_default();
+    // Positions come from the host, so there is nothing to compute here.
+    let positions = positions.contiguous()?;
+    let starts: Vec<i32> = positions.try_as_slice::<i32>()?.iter().step_by(width.max(1) as usize).copied().collect();
+    ensure!(starts.len() == held[0] as usize, "{} rows of positions for a state of {} rows", starts.len(), held[0]);
+    for start in &starts {
+        let end = i64::from(*start) + i64::from(width);
+        ensure!(
+            *start >= 0 && end <= i64::from(held[axis]),
+            "positions {start}..{end} lie outside a state of {} positions",
+            held[axis]
+        );
+    }
+    if starts.iter().all(|start| *start == starts[0]) {
+        return slice(&state, x, axis, starts[0], 0, held[0]);
+    }
+    let mut state = state;
+    for (row, start) in starts.iter().enumerate() {
+        let row = row as i32;
+        let index = Array::from_slice(&[row], &sizes([1])?);
+        let one = super::ops::take(x, &index, 0)?;
+        state = slice(&state, &one, axis, *start, row, row + 1)?;
+    }
+    Ok(state)
+}
+
+fn slice(state: &Array, x: &Array, axis: usize, start: i32, low_row: i32, high_row: i32) -> Result<Array> {
+    let n = state.ndim();
+    let mut from = vec![0; n];
+    let mut to = state.shape().to_vec();
+    (from[0], to[0]) = (low_row, high_row);
+    (from[axis], to[axis]) = (start, start + x.shape()[axis]);
+    let strides = vec![1; n];
+    // SAFETY: all handles are live for the call; the three vectors have `n` elements each.
+    raw::array("update", &[state, x], |out, stream| unsafe {
+        mlx_sys::mlx_slice_update(
+            out,
+            state.as_ptr(),
+            x.as_ptr(),
+            from.as_ptr(),
+            n,
+            to.as_ptr(),
+            n,
+            strides.as_ptr(),
+            n,
+            stream,
+        )
+    })
+}

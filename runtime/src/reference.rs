@@ -1,0 +1,126 @@
+//! The reference interpreter behind the session seam: slow, in pure Rust, the third opinion beside the backends.
+
+use std::sync::Arc;
+
+use mgraph_dsl::{
+    interpret::{self, Data, Interpreter, Precision, Typed},
+    ir,
+};
+
+use crate::{
+    error::{Context, Result, anyhow, bail},
+    model::Model,
+    session::{Batch, Float, ProbeSink, Session, SessionOptions},
+    tensor::{DType, Tensor},
+};
+
+pub struct ReferenceSession {
+    model: Arc<Model>,
+    interpreter: Interpreter,
+    options: SessionOptions,
+}
+
+impl ReferenceSession {
+    /// Weights are read when a call first needs them. Twins belong to backends: both modes of numerics are `pinned` here.
+    pub fn open(model: &Arc<Model>, options: SessionOptions) -> Result<ReferenceSession> {
+        let family = match options.dtype {
+            Float::F32 => ir::DType::F32,
+            Float::Bf16 => ir::DType::BF16,
+            Float::F16 => ir::DType::F16,
+        };
+        let source = model.clone();
+        let read = Box::new(move |name: &str| {
+            let bytes = source.checkpoint.bytes(name).map_err(|e| e.to_string())?.to_vec();
+            source.checkpoint.release(name).map_err(|e| e.to_string())?;
+            Ok(bytes)
+        });
+        let interpreter = Interpreter::new(
+            model.program.clone(),
+            model.resolved.clone(),
+            model.bindings.clone(),
+            family,
+            Precision::Single,
+            read,
+        );
+        Ok(ReferenceSession { model: model.clone(), interpreter, options })
+    }
+
+    fn call(
+        &mut self,
+        graph: &str,
+        inputs: &[(&str, interpret::Tensor)],
+        rows: usize,
+        positions: usize,
+    ) -> Result<interpret::Outcome> {
+        let slots: Vec<usize> = (0..rows).collect();
+        self.interpreter.call(graph, inputs, &slots, positions).map_err(|fault| anyhow!("{fault}"))
+    }
+}
+
+impl Session for ReferenceSession {
+    fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        batch.check(&self.options)?;
+        let ids = |values: &[i32], width: usize| {
+            interpret::Tensor::i32(vec![batch.rows, width], values.to_vec()).context("inputs of one length per row")
+        };
+        let tokens = ids(&batch.tokens, batch.width)?;
+        let embedded = self.call("embed", &[("tokens", tokens)], batch.rows, batch.reach())?;
+        let x = embedded.results.into_iter().next().context("graph embed has a result")?;
+        let inputs = [
+            ("x", x),
+            ("positions", ids(&batch.positions, batch.width)?),
+            ("wanted", ids(&batch.wanted, batch.wanted_per_row())?),
+        ];
+        let forward = self.call("forward", &inputs, batch.rows, batch.reach())?;
+        if let Some(sink) = probes {
+            for (name, tensor) in embedded.probes.iter().chain(&forward.probes) {
+                sink(name, host(tensor))?;
+            }
+        }
+        forward.results.first().map(host).context("graph forward has a result")
+    }
+
+    fn width(&self, tokens: usize) -> usize {
+        tokens.clamp(1, self.options.max_chunk)
+    }
+
+    fn capacity(&self) -> usize {
+        self.options.capacity
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        (0..self.options.rows).for_each(|slot| self.interpreter.reset(slot));
+        Ok(())
+    }
+
+    fn state(&mut self, path: &str) -> Result<Tensor> {
+        if !self.model.states().iter().any(|s| s == path) {
+            bail!("there is no state {path}");
+        }
+        let rows: Option<Vec<Tensor>> =
+            (0..self.options.rows).map(|slot| self.interpreter.state(path, slot).map(host)).collect();
+        let rows = rows.with_context(|| format!("nothing was written to state {path} yet"))?;
+        let first = rows.first().context("a session has rows")?;
+        let shape = [&[rows.len()], &first.shape[..]].concat();
+        Ok(Tensor { dtype: first.dtype, shape, bytes: rows.iter().flat_map(|r| r.bytes.iter().copied()).collect() })
+    }
+
+    fn prepare(&mut self, _widths: &[usize], _progress: &mut dyn FnMut(&str)) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn host(tensor: &interpret::Tensor) -> Tensor {
+    let shape = tensor.shape();
+    match tensor.data() {
+        Data::F64(v) => Tensor::of(DType::F64, shape, bytemuck::cast_slice(v)),
+        Data::F32(v) => Tensor::of(DType::F32, shape, bytemuck::cast_slice(v)),
+        Data::I32(v) => Tensor::of(DType::I32, shape, bytemuck::cast_slice(v)),
+        Data::U32(v) => Tensor::of(DType::U32, shape, bytemuck::cast_slice(v)),
+        Data::U8(v) => Tensor::of(DType::U8, shape, v),
+        Data::Bool(v) => {
+            let bytes: Vec<u8> = v.iter().map(|b| u8::from(*b)).collect();
+            Tensor::of(DType::Bool, shape, &bytes)
+        }
+    }
+}
