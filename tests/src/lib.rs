@@ -1,4 +1,6 @@
-//! What the cross-crate tests share: where fixtures lie and how a golden is opened.
+//! What the cross-crate tests share: where fixtures lie, how a golden is opened, and the certificate.
+
+pub mod certificate;
 
 use std::{
     path::{Path, PathBuf},

@@ -1,0 +1,292 @@
+//! The certificate: the ops of a graph as the IR says, and the ops read back from the StableHLO that its emitter wrote,
+//! as two listings that must be equal line by line. Constants stand inline; a broadcast is no op.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use mgraph_dsl::{
+    bind::{Bindings, StateDim, WeightKind},
+    config::Resolved,
+    interpret::{Number, Primitive},
+    ir::{self, ParameterKind, Program, TwinBackend, Type},
+    trace::{self, Sizes, WeightPart, What, trace},
+};
+use mgraph_runtime::{
+    error::{Context, Result, anyhow, bail},
+    hlo::{
+        self, Build, BuildOptions, WeightType, emit,
+        graph::{ArgumentKind, Part, ResultKind},
+        readback::{self, Operand, Read},
+    },
+};
+
+/// The emitter under test: what [`mgraph_runtime::family::Family::hlo`] is.
+pub type Emitter = fn(&Resolved, &mut Build, &str, &[hlo::V]) -> Result<Vec<hlo::V>>;
+
+/// A config with its weights, and the sizes of a call.
+pub struct Case<'a> {
+    pub program: &'a Program,
+    pub resolved: &'a Resolved,
+    pub bindings: &'a Bindings,
+    pub graph: &'a str,
+    /// `B`, `S`, `R`, `T`.
+    pub sizes: [usize; 4],
+    pub fused: bool,
+}
+
+/// The two listings of a case: the IR's and the emission's.
+pub fn listings(case: &Case<'_>, emitter: Emitter) -> Result<(Vec<String>, Vec<String>)> {
+    let inputs = inputs(case)?;
+    Ok((of_ir(case, &inputs)?, of_emission(case, &inputs, emitter)?))
+}
+
+struct Input {
+    name: String,
+    dtype: ir::DType,
+    shape: Vec<usize>,
+}
+
+/// Shapes of the graph's parameters: free dims from the case, the rest from the config.
+fn inputs(case: &Case<'_>) -> Result<Vec<Input>> {
+    let function = case.program.graph(case.graph).context("no such graph")?;
+    let size = |name: &str| match (name, case.sizes) {
+        ("B", [b, _, _, _]) => Some(b as i64),
+        ("S", [_, s, _, _]) => Some(s as i64),
+        ("R", [_, _, r, _]) => Some(r as i64),
+        ("T", [_, _, _, t]) => Some(t as i64),
+        (other, _) => case.resolved.named(other).and_then(|v| v.as_int()),
+    };
+    let mut inputs = Vec::new();
+    for parameter in &function.parameters {
+        let ParameterKind::Value(id) = parameter.kind else { bail!("a graph with a load parameter") };
+        let Type::Tensor(ty) = &function.value(id).ty else { bail!("a graph with a matrix parameter") };
+        let dim = |d: &mgraph_dsl::dim::Dim| {
+            let known = d.as_int().or_else(|| size(&d.as_atom()?.text));
+            known.map(|n| n as usize).with_context(|| format!("size {d} of {}", parameter.name))
+        };
+        let shape = ty.shape.dims.iter().map(dim).collect::<Result<_>>()?;
+        inputs.push(Input { name: parameter.name.clone(), dtype: ty.dtype, shape });
+    }
+    Ok(inputs)
+}
+
+/// Lines, with values renamed in order; constants and broadcasts take none.
+struct Listing {
+    lines: Vec<String>,
+    counted: usize,
+}
+
+impl Listing {
+    fn op(&mut self, name: &str, operands: &[String], numbers: &[f64], shape: &[i64], dtype: hlo::DType) -> String {
+        let value = format!("%{}", self.counted);
+        self.counted += 1;
+        let numbers = if numbers.is_empty() { String::new() } else { format!("{numbers:?}") };
+        self.lines.push(format!("{value} = {name}{numbers}({}): {dtype:?}{shape:?}", operands.join(", ")));
+        value
+    }
+}
+
+fn constant(numbers: &[f64], dtype: hlo::DType) -> String {
+    format!("{numbers:?}: {dtype:?}")
+}
+
+fn of_ir(case: &Case<'_>, inputs: &[Input]) -> Result<Vec<String>> {
+    let shapes: Vec<(&str, ir::DType, &[usize])> =
+        inputs.iter().map(|i| (i.name.as_str(), i.dtype, i.shape.as_slice())).collect();
+    let [rows, _, _, positions] = case.sizes;
+    let twins = case.fused.then_some(TwinBackend::Hlo);
+    let sizes = Sizes { inputs: &shapes, rows, positions, family: ir::DType::F32, twins };
+    let traced = trace(case.program, case.resolved, case.bindings, case.graph, &sizes).map_err(|f| anyhow!("{f}"))?;
+    let traced = traced.shared().live(true);
+    let mut listing = Listing { lines: Vec::new(), counted: 0 };
+    let mut known: Vec<String> = Vec::new();
+    for node in &traced.nodes {
+        let operands: Vec<String> = node.operands.iter().map(|id| known[id.0].clone()).collect();
+        let dtype = concrete(node.dtype);
+        let shape: Vec<i64> = node.shape.iter().map(|d| *d as i64).collect();
+        let name = match &node.what {
+            What::Input(name) => format!("input {name}"),
+            What::State(path) => format!("state {path}"),
+            What::Weight { path, part } => weight(path, *part).to_string(),
+            What::Primitive(primitive) => ir_op(&mut listing, primitive, &operands, node, &shape, dtype, &traced)?,
+        };
+        known.push(name);
+    }
+    let mut lines = listing.lines;
+    lines.extend(traced.results.iter().enumerate().map(|(i, id)| format!("result {i} = {}", known[id.0])));
+    let mut writes: Vec<String> = traced.writes.iter().map(|(p, id)| format!("state {p} = {}", known[id.0])).collect();
+    let probes = traced.nodes.iter().zip(&known).flat_map(|(n, v)| n.probes.iter().map(move |p| format!("probe {p} = {v}")));
+    writes.extend(probes);
+    writes.sort();
+    lines.extend(writes);
+    Ok(lines)
+}
+
+/// Adds the lines of one primitive and gives the name of its value.
+fn ir_op(
+    listing: &mut Listing,
+    primitive: &Primitive,
+    operands: &[String],
+    node: &trace::Node,
+    shape: &[i64],
+    dtype: hlo::DType,
+    traced: &trace::Trace,
+) -> Result<String> {
+    let axes = |axes: &[usize]| axes.iter().map(|a| *a as f64).collect::<Vec<f64>>();
+    let numbers = match primitive {
+        Primitive::Constant(number) => return Ok(constant(&[rounded(*number, dtype)], dtype)),
+        Primitive::ConstantList(numbers) => {
+            let mut numbers: Vec<f64> = numbers.iter().map(|n| rounded(*n, dtype)).collect();
+            if numbers.iter().all(|n| *n == numbers[0]) {
+                numbers.truncate(1);
+            }
+            return Ok(constant(&numbers, dtype));
+        }
+        Primitive::Broadcast => return Ok(operands[0].clone()),
+        Primitive::Convert if traced.nodes[node.operands[0].0].dtype == node.dtype => return Ok(operands[0].clone()),
+        Primitive::Reshape if traced.nodes[node.operands[0].0].shape == node.shape => return Ok(operands[0].clone()),
+        Primitive::Slice(cuts) => {
+            let kept: Vec<i64> = cuts.iter().map(|c| (c.end - c.start) as i64).collect();
+            let whole = traced.nodes[node.operands[0].0].shape.iter().zip(cuts).all(|(d, c)| c.start == 0 && c.end == *d);
+            let numbers: Vec<f64> = cuts.iter().flat_map(|c| [c.start as f64, c.end as f64]).collect();
+            let cut = if whole { operands[0].clone() } else { listing.op("slice", operands, &numbers, &kept, dtype) };
+            let drops = cuts.iter().any(|c| !c.keep);
+            return Ok(if drops { listing.op("reshape", &[cut], &[], shape, dtype) } else { cut });
+        }
+        Primitive::Transpose(permutation) => axes(permutation),
+        Primitive::Reduce { axes: reduced, .. } => axes(reduced),
+        Primitive::Concat { axis }
+        | Primitive::Take { axis }
+        | Primitive::TakeAlong { axis }
+        | Primitive::Update { axis } => axes(&[*axis]),
+        Primitive::Unary(_)
+        | Primitive::Binary(_)
+        | Primitive::Compare(_)
+        | Primitive::Select
+        | Primitive::Convert
+        | Primitive::Iota
+        | Primitive::Reshape
+        | Primitive::Dot
+        | Primitive::Matmul
+        | Primitive::TopKValues(_)
+        | Primitive::TopKIndices(_) => Vec::new(),
+    };
+    Ok(listing.op(primitive.name(), operands, &numbers, shape, dtype))
+}
+
+fn of_emission(case: &Case<'_>, inputs: &[Input], emitter: Emitter) -> Result<Vec<String>> {
+    let mut build = Build::new(options(case)?);
+    let values: Vec<hlo::V> = inputs
+        .iter()
+        .map(|i| build.input(concrete(i.dtype), &i.shape.iter().map(|d| *d as i64).collect::<Vec<_>>()))
+        .collect();
+    let results = emitter(case.resolved, &mut build, case.graph, &values)?;
+    let graph = build.finish(&results)?;
+    let read = readback::read(&emit::text(&graph)?)?;
+
+    let mut listing = Listing { lines: Vec::new(), counted: 0 };
+    let mut known: Vec<String> = Vec::new();
+    let arguments: Vec<String> = graph.arguments.iter().map(|a| argument(&a.kind, inputs)).collect::<Result<_>>()?;
+    for op in &read.ops {
+        let operands: Vec<String> = op.operands.iter().map(|o| name(*o, &arguments, &known)).collect();
+        let value = match op.name {
+            "constant" | "constant_list" => constant(&op.numbers, op.ty.dtype),
+            other => listing.op(other, &operands, &op.numbers, &op.ty.shape, op.ty.dtype),
+        };
+        known.push(value);
+    }
+    let mut lines = listing.lines;
+    lines.extend(ends(&graph.results.iter().map(|r| r.kind.clone()).collect::<Vec<_>>(), &read, &arguments, &known));
+    Ok(lines)
+}
+
+fn ends(kinds: &[ResultKind], read: &Read, arguments: &[String], known: &[String]) -> Vec<String> {
+    let mut results = Vec::new();
+    let mut others = Vec::new();
+    for (kind, operand) in kinds.iter().zip(&read.results) {
+        let value = name(*operand, arguments, known);
+        match kind {
+            ResultKind::Output(i) => results.push(format!("result {i} = {value}")),
+            ResultKind::State(path) => others.push(format!("state {path} = {value}")),
+            ResultKind::Probe(probe) => others.push(format!("probe {probe} = {value}")),
+        }
+    }
+    others.sort();
+    results.extend(others);
+    results
+}
+
+fn name(operand: Operand, arguments: &[String], known: &[String]) -> String {
+    match operand {
+        Operand::Argument(i) => arguments[i].clone(),
+        Operand::Op(i) => known[i].clone(),
+    }
+}
+
+fn argument(kind: &ArgumentKind, inputs: &[Input]) -> Result<String> {
+    Ok(match kind {
+        ArgumentKind::Input(i) => format!("input {}", inputs.get(*i).context("an input too many")?.name),
+        ArgumentKind::Weight(path) => weight(path, WeightPart::Dense),
+        ArgumentKind::Packed(path, Part::Codes) => weight(path, WeightPart::Codes),
+        ArgumentKind::Packed(path, Part::Scales) => weight(path, WeightPart::Scales),
+        ArgumentKind::Packed(path, Part::Biases) => weight(path, WeightPart::Biases),
+        ArgumentKind::State(path) => format!("state {path}"),
+    })
+}
+
+fn weight(path: &str, part: WeightPart) -> String {
+    format!("weight {path} {part:?}")
+}
+
+/// As the checkpoint's binding tells a session.
+fn options(case: &Case<'_>) -> Result<BuildOptions> {
+    let mut weights = BTreeMap::new();
+    for w in &case.bindings.weights {
+        let shape: Vec<i64> = w.shape.iter().map(|d| *d as i64).collect();
+        let ty = match w.kind {
+            WeightKind::Tensor | WeightKind::Matrix => WeightType::Dense(hlo::Type::new(concrete(w.dtype), &shape)),
+            WeightKind::Packed { bits, group } => WeightType::Packed { shape, bits: bits.into(), group: group.into() },
+        };
+        weights.insert(w.path.clone(), ty);
+    }
+    let [rows, _, _, positions] = case.sizes;
+    let mut states = BTreeMap::new();
+    for s in &case.bindings.states {
+        let dim = |d: &StateDim| match d {
+            StateDim::Rows => rows as i64,
+            StateDim::Positions => positions as i64,
+            StateDim::Size(n) => *n as i64,
+        };
+        let shape: Vec<i64> = s.dims.iter().map(dim).collect();
+        states.insert(s.path.clone(), hlo::Type::new(concrete(s.dtype), &shape));
+    }
+    Ok(BuildOptions {
+        float: hlo::DType::F32,
+        fused: case.fused,
+        probes: true,
+        positions: positions as i64,
+        weights: Arc::new(weights),
+        states: Arc::new(states),
+    })
+}
+
+fn concrete(dtype: ir::DType) -> hlo::DType {
+    match dtype {
+        ir::DType::F | ir::DType::F32 => hlo::DType::F32,
+        ir::DType::F64 => hlo::DType::F64,
+        ir::DType::F16 => hlo::DType::F16,
+        ir::DType::BF16 => hlo::DType::BF16,
+        ir::DType::I32 => hlo::DType::I32,
+        ir::DType::U32 => hlo::DType::U32,
+        ir::DType::U8 => hlo::DType::U8,
+        ir::DType::Bool => hlo::DType::Bool,
+    }
+}
+
+fn rounded(number: Number, dtype: hlo::DType) -> f64 {
+    let exact = match number {
+        Number::Int(n) => n as f64,
+        Number::Float(x) => x,
+        Number::Bool(b) => f64::from(u8::from(b)),
+    };
+    if dtype == hlo::DType::F32 { f64::from(exact as f32) } else { exact }
+}
