@@ -2,14 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use mgraph_dsl::diagnostic::Diagnostic;
-use mgraph_dsl::source::{FileId, Sources};
+use mgraph_dsl::diagnostic::{Diagnostic, render_plain};
+use mgraph_dsl::source::Sources;
+use mgraph_dsl::{compile, prelude_sources};
 
 const MARK: &str = "//~";
-
-fn diagnostics(sources: &Sources, file: FileId) -> Vec<Diagnostic> {
-    mgraph_dsl::parser::parse(sources, file).err().unwrap_or_default()
-}
 
 fn cases(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("the folder is part of the repository") {
@@ -25,20 +22,25 @@ fn cases(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// The text with what is said about it between its lines.
 fn annotate(text: &str, name: &str) -> String {
-    let mut sources = Sources::default();
+    let mut sources = prelude_sources();
     let file = sources.add(name, text);
-    let said = diagnostics(&sources, file);
+    let Err(failed) = compile(sources, file) else { return text.to_string() };
+    let (sources, said) = (failed.sources, failed.diagnostics);
+    let (here, elsewhere): (Vec<_>, Vec<_>) = said.iter().partition(|diagnostic| diagnostic.span.file == file);
     let mut out = String::new();
     for (index, line) in text.lines().enumerate() {
         out += line;
         out += "\n";
-        for diagnostic in said.iter().filter(|diagnostic| sources.line_column(diagnostic.span).0 == index + 1) {
+        for diagnostic in here.iter().filter(|diagnostic| sources.line_column(diagnostic.span).0 == index + 1) {
             out += &comment(diagnostic, line, &sources);
         }
     }
     let lines = text.lines().count();
-    for diagnostic in said.iter().filter(|diagnostic| sources.line_column(diagnostic.span).0 > lines) {
+    for diagnostic in here.iter().filter(|diagnostic| sources.line_column(diagnostic.span).0 > lines) {
         out += &comment(diagnostic, "", &sources);
+    }
+    for diagnostic in elsewhere {
+        out += &format!("{MARK} {}\n", render_plain(diagnostic, &sources));
     }
     out
 }

@@ -19,6 +19,9 @@ pub fn render(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> Str
         if handler.render_report(&mut one, &Report::new(diagnostic, sources)).is_err() {
             one = render_plain(diagnostic, sources) + "\n";
         }
+        if !out.is_empty() {
+            out.push('\n');
+        }
         out += &one;
     }
     out
