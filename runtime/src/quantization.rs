@@ -29,14 +29,14 @@ pub struct Quantization {
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QuantizationError {
-    #[error("config.json: `{section}` is {found}; expected an object with `bits` and `group_size`")]
+    #[error("`{section}` is {found}; expected an object with `bits` and `group_size`")]
     NotObject { section: &'static str, found: String },
-    #[error("config.json: `{at}.{key}` is {found}; expected one of {expected}")]
+    #[error("`{at}.{key}` is {found}; expected one of {expected}")]
     Unsupported { at: String, key: &'static str, found: String, expected: String },
-    #[error("config.json: `{at}.mode` is {found}; only MLX `affine` quantization is supported")]
+    #[error("`{at}.mode` is {found}; only MLX `affine` quantization is supported")]
     Mode { at: String, found: String },
     #[error(
-        "config.json: `quantization_config.quant_method` is {0}; only checkpoints quantized by MLX (affine) can be \
+        "`quantization_config.quant_method` is {0}; only checkpoints quantized by MLX (affine) can be \
          loaded, convert the unquantized checkpoint instead"
     )]
     Method(String),
@@ -187,7 +187,7 @@ mod tests {
         let message = |config| Quantization::from_config(&config).expect_err("must be refused").to_string();
         assert_eq!(
             message(json!({"quantization": {"group_size": 32, "bits": 7}})),
-            "config.json: `quantization.bits` is 7; expected one of 2, 3, 4, 5, 6, 8"
+            "`quantization.bits` is 7; expected one of 2, 3, 4, 5, 6, 8"
         );
         assert!(message(json!({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}})).contains("mxfp4"));
         assert!(message(json!({"quantization_config": {"quant_method": "gptq", "bits": 4}})).contains("gptq"));
