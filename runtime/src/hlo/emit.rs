@@ -151,8 +151,14 @@ impl<'c> Emit<'c> {
                     let from = graph.ty(node.operands[0]);
                     let scalar = Type::new(from.dtype, &[]);
                     let start = constant(&[neutral(*op, from.dtype)], &scalar);
-                    let start =
-                        self.op(block, "stablehlo.constant", &[], &[scalar.clone()], &[("value", start)], None)?[0];
+                    let start = self.op(
+                        block,
+                        "stablehlo.constant",
+                        &[],
+                        std::slice::from_ref(&scalar),
+                        &[("value", start)],
+                        None,
+                    )?[0];
                     let region = self.reducer(*op, &scalar)?;
                     let attributes = [("dimensions", list("i64", axes.iter()))];
                     let results = std::slice::from_ref(&node.ty);

@@ -13,7 +13,7 @@ use melior::{
 
 use super::{
     emit,
-    types::{DType, Type, is_narrow},
+    types::{DType, Type, bits_of_number, is_float, is_narrow},
 };
 use crate::error::{Context as _, Result, anyhow, bail, ensure};
 
@@ -615,8 +615,12 @@ fn number(text: &str, dtype: DType) -> Result<f64> {
         "false" => return Ok(0.0),
         _ => {}
     }
-    let Some(hex) = text.strip_prefix("0x") else { return Ok(text.parse()?) };
-    let bits = u64::from_str_radix(hex, 16)?;
+    let bits = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16)?,
+        // As many digits as the dtype needs, and no more.
+        None if is_float(dtype) => bits_of_number(text.parse()?, dtype),
+        None => return Ok(text.parse()?),
+    };
     Ok(match dtype {
         DType::F64 => f64::from_bits(bits),
         DType::F32 => f64::from(f32::from_bits(bits as u32)),
