@@ -1,0 +1,121 @@
+//! For build scripts: turn a folder of `.mgraph` files into modules and a registry.
+//!
+//! ```no_run
+//! // build.rs
+//! mgraph_codegen::build::families("families");
+//! ```
+//!
+//! and `include!(concat!(env!("OUT_DIR"), "/families.rs"));` in the library, which then has one module per family and
+//! `pub static FAMILIES`. Nothing is written that did not change, so an unchanged folder compiles nothing anew.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{Options, emit, format};
+
+/// Generates for every `*.mgraph` file of `directory` (relative to the crate) and tells Cargo what to watch. Mistakes are
+/// printed as the compiler prints its own, and end the build script with status 1.
+pub fn families(directory: impl AsRef<Path>) {
+    let out = std::env::var_os("OUT_DIR").map(PathBuf::from);
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
+    let Some(out) = out else {
+        fail("OUT_DIR is not set: mgraph_codegen::build is for build scripts");
+    };
+    let directory = here.join(directory);
+    println!("cargo::rerun-if-changed={}", directory.display());
+    match generate(&directory, &here, &out) {
+        Ok(files) => files.iter().for_each(|file| println!("cargo::rerun-if-changed={}", file.display())),
+        Err(message) => fail(&message),
+    }
+}
+
+fn fail(message: &str) -> ! {
+    eprintln!("{message}");
+    // Cargo shows these lines without `--verbose` and without the script's other output.
+    message.lines().for_each(|line| println!("cargo::error={line}"));
+    std::process::exit(1)
+}
+
+/// [`families`] without Cargo: writes into `out`, shows files relative to `base`, returns the inputs.
+///
+/// # Errors
+/// Everything that is wrong in any of the files, rendered with places; or a folder that cannot be read or written.
+pub fn generate(directory: &Path, base: &Path, out: &Path) -> Result<Vec<PathBuf>, String> {
+    let told = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|e| told(directory, e))? {
+        let path = entry.map_err(|e| told(directory, e))?.path();
+        if path.extension().is_some_and(|e| e == "mgraph") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(format!("{}: there is no .mgraph file here", directory.display()));
+    }
+    let mut wrong = Vec::new();
+    let mut modules = Vec::new();
+    for path in &files {
+        match family(path, base) {
+            Ok((name, text)) => {
+                let earlier =
+                    modules.iter().find(|(other, _, _)| *other == name).map(|(_, path, _): &(_, &PathBuf, _)| path);
+                if let Some(earlier) = earlier {
+                    wrong.push(format!("{} and {} both define family `{name}`", earlier.display(), path.display()));
+                    continue;
+                }
+                modules.push((name, path, text));
+            }
+            Err(message) => wrong.push(message),
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n"));
+    }
+    for (name, _, text) in &modules {
+        write_changed(&out.join(format!("{name}.rs")), text).map_err(|e| told(out, e))?;
+    }
+    let registry = registry(modules.iter().map(|(name, path, _)| (name.as_str(), shown(path, base))));
+    write_changed(&out.join("families.rs"), &registry).map_err(|e| told(out, e))?;
+    Ok(files)
+}
+
+/// Name and text of one family's module.
+fn family(path: &Path, base: &Path) -> Result<(String, String), String> {
+    let shown = shown(path, base);
+    let text = fs::read_to_string(path).map_err(|e| format!("{shown}: {e}"))?;
+    let program = mgraph_dsl::compile_text(&shown, &text).map_err(|failed| failed.to_string())?;
+    let options = Options { path: Some(path.to_path_buf()) };
+    let module = emit(&program, &options).and_then(format).map_err(|e| format!("{shown}: {e}"))?;
+    let header = format!("// Generated from {shown} (digest {}); do not edit.\n\n", program.digest);
+    Ok((program.name, header + &module))
+}
+
+fn shown(path: &Path, base: &Path) -> String {
+    path.strip_prefix(base).unwrap_or(path).display().to_string()
+}
+
+fn registry<'a>(modules: impl Iterator<Item = (&'a str, String)>) -> String {
+    let mut text = String::from("// Generated; do not edit.\n");
+    let mut entries = String::new();
+    for (name, file) in modules {
+        text += &format!(
+            "\n/// {file}\npub mod {name} {{\n    include!(concat!(env!(\"OUT_DIR\"), \"/{name}.rs\"));\n}}\n"
+        );
+        entries += &format!("    &{name}::FAMILY,\n");
+    }
+    text += &format!(
+        "\n/// Every family of this crate.\npub static FAMILIES: &[&::mgraph_runtime::family::Family] = &[\n{entries}];\n"
+    );
+    text
+}
+
+/// So that Cargo sees a new file only where something is new.
+fn write_changed(path: &Path, text: &str) -> io::Result<()> {
+    if fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    fs::write(path, text)
+}

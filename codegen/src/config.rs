@@ -1,0 +1,172 @@
+//! `struct Config`: every setting of the family that code may read, taken from the resolved config. What may be absent is an
+//! `Option`.
+
+use std::collections::BTreeMap;
+
+use mgraph_dsl::ir::{FieldType, LoadType, Program, Scalar, Setting};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::{
+    code::{Code, Level},
+    error::{Error, Result},
+    load::owned_type,
+    names,
+};
+
+#[derive(Debug)]
+struct Known {
+    ty: LoadType,
+    conditional: bool,
+}
+
+/// Every value of the config by its path, in file order.
+#[derive(Debug, Default)]
+pub(crate) struct Configs {
+    order: Vec<Vec<String>>,
+    known: BTreeMap<Vec<String>, Known>,
+}
+
+impl Configs {
+    pub fn of(program: &Program) -> Configs {
+        let mut configs = Configs::default();
+        configs.collect(&program.config, false);
+        configs
+    }
+
+    fn collect(&mut self, settings: &[Setting], within: bool) {
+        for setting in settings {
+            match setting {
+                Setting::Section(section) => self.collect(&section.settings, within || section.condition.is_some()),
+                Setting::Field(field) => {
+                    self.add(&field.path, load_type(&field.ty), within || field.condition.is_some())
+                }
+                Setting::Limit { path, value } => self.add(path, value.ty.clone(), within),
+                Setting::Let { path, value, condition } => {
+                    self.add(path, value.ty.clone(), within || condition.is_some());
+                }
+                Setting::Require(_) => {}
+            }
+        }
+    }
+
+    fn add(&mut self, path: &[String], ty: LoadType, conditional: bool) {
+        // Two settings of one path exclude each other, so each is conditional.
+        let again = self.known.contains_key(path);
+        if !again {
+            self.order.push(path.to_vec());
+        }
+        self.known.insert(path.to_vec(), Known { ty, conditional: conditional || again });
+    }
+
+    /// The place of a value, given `cfg: &Config`.
+    pub fn access(&self, path: &[String]) -> Result<Code> {
+        let dotted = path.join(".");
+        let known = self.known.get(path).ok_or_else(|| Error::Ir(format!("`{dotted}` is no config value")))?;
+        let steps = path.iter().map(|step| names::ident(step));
+        let place = quote!(cfg #(.#steps)*);
+        Ok(if known.conditional {
+            Code::new(Level::Prefix, quote!(*present(&#place, #dotted)?))
+        } else {
+            Code::atom(place)
+        })
+    }
+
+    /// `struct Config`, one struct per section, and how they are read.
+    pub fn emit(&self) -> TokenStream {
+        let mut sections: Vec<&str> = Vec::new();
+        for path in &self.order {
+            if let [section, _] = &path[..]
+                && !sections.contains(&section.as_str())
+            {
+                sections.push(section);
+            }
+        }
+        let root = self.fields(None);
+        let reads = self.reads(None);
+        let section_idents: Vec<_> = sections.iter().map(|s| names::ident(s)).collect();
+        let section_types: Vec<_> = sections.iter().map(|s| names::ident(&type_name(s))).collect();
+        let section_fields = sections.iter().map(|s| self.fields(Some(s)));
+        let section_reads = sections.iter().map(|s| self.reads(Some(s)));
+        let docs = sections.iter().map(|s| format!(" `section {s}`"));
+        quote! {
+            /// What `config.json` says, defaults filled in.
+            #[derive(Debug, Clone)]
+            pub struct Config {
+                #root
+                #(pub #section_idents: #section_types,)*
+            }
+
+            #(
+                #[doc = #docs]
+                #[derive(Debug, Clone)]
+                pub struct #section_types { #section_fields }
+            )*
+
+            impl Config {
+                pub fn new(resolved: &Resolved) -> Result<Config> {
+                    Ok(Config {
+                        #reads
+                        #(#section_idents: #section_types { #section_reads },)*
+                    })
+                }
+            }
+        }
+    }
+
+    fn within<'a>(&'a self, section: Option<&'a str>) -> impl Iterator<Item = (&'a Vec<String>, &'a Known)> {
+        self.order.iter().filter_map(move |path| {
+            let here = match (&path[..], section) {
+                ([_], None) => true,
+                ([within, _], Some(section)) => within == section,
+                _ => false,
+            };
+            if here { self.known.get(path).map(|known| (path, known)) } else { None }
+        })
+    }
+
+    fn fields(&self, section: Option<&str>) -> TokenStream {
+        self.within(section)
+            .map(|(path, known)| {
+                let name = names::ident(path.last().map_or("", String::as_str));
+                let ty = owned_type(&known.ty);
+                if known.conditional { quote!(pub #name: Option<#ty>,) } else { quote!(pub #name: #ty,) }
+            })
+            .collect()
+    }
+
+    fn reads(&self, section: Option<&str>) -> TokenStream {
+        self.within(section)
+            .map(|(path, known)| {
+                let name = names::ident(path.last().map_or("", String::as_str));
+                let read = if known.conditional { quote!(optional) } else { quote!(required) };
+                quote!(#name: #read(resolved, &[#(#path),*])?,)
+            })
+            .collect()
+    }
+}
+
+/// `llama3` -> `Llama3Section`: never the name of a block.
+fn type_name(section: &str) -> String {
+    let words = section.split('_').map(|word| {
+        let mut letters = word.chars();
+        letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+    });
+    words.collect::<String>() + "Section"
+}
+
+fn load_type(ty: &FieldType) -> LoadType {
+    match ty {
+        FieldType::Dim | FieldType::Int | FieldType::Index(_) => LoadType::Int,
+        FieldType::Float => LoadType::Float,
+        FieldType::Bool => LoadType::Bool,
+        FieldType::Text => LoadType::Text,
+        FieldType::OneOf(accepted) => match accepted.first() {
+            Some(Scalar::Int(_)) => LoadType::Int,
+            Some(Scalar::Float(_)) => LoadType::Float,
+            Some(Scalar::Bool(_)) => LoadType::Bool,
+            Some(Scalar::Text(_)) | None => LoadType::Text,
+        },
+        FieldType::List(inner) => LoadType::List(Box::new(load_type(inner))),
+    }
+}
