@@ -90,7 +90,7 @@ impl Staging {
                 let tenth = |bytes: u64| bytes * 10 / total.max(1);
                 let before = done.replace(done.get() + bytes);
                 if before == 0 || tenth(before) < tenth(done.get()) {
-                    progress.borrow_mut()(&format!("writing weights, {}0%", tenth(done.get())));
+                    progress.borrow_mut()(&format!("writing weights, {}%", 10 * tenth(done.get())));
                 }
             };
             (tensor.name(), tensor.counted(advance))
