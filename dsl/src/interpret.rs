@@ -17,9 +17,9 @@ mod weights;
 pub use domain::{Application, Cut, Domain, Matrix, Number, Primitive, Store, Typed};
 pub use fault::Fault;
 pub use numeric::Precision;
-pub use session::{Interpreter, Outcome, ReadWeight};
+pub use session::{Interpreter, Outcome, ReadWeight, run_op};
 pub use tensor::{Data, Tensor};
-pub use walk::{Walk, Walked};
+pub use walk::{Operand, Walk, Walked};
 
 #[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ pub enum Slot {
 }
 
 impl Instance {
-    pub(super) fn empty(block: BlockId) -> Instance {
+    pub(crate) fn empty(block: BlockId) -> Instance {
         Instance { block, path: String::new(), parameters: BTreeMap::new(), fields: Vec::new() }
     }
 

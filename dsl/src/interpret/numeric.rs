@@ -45,6 +45,31 @@ pub(super) struct Call {
 }
 
 impl Numeric {
+    pub fn new(bindings: Arc<Bindings>, family: DType, precision: Precision, read: ReadWeight) -> Numeric {
+        Numeric {
+            precision,
+            family: if family == DType::F { DType::F32 } else { family },
+            bindings,
+            read,
+            weights: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            held: BTreeMap::new(),
+            call: Call::default(),
+        }
+    }
+
+    /// A tensor as this run holds it: in an f64 run, floats of every declared dtype are f64.
+    pub fn input(&self, tensor: Tensor) -> Tensor {
+        let float = matches!(tensor.dtype(), DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+        match self.precision {
+            Precision::Double if float => {
+                let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
+                Tensor::new(dtype, shape, tensor.to_f64()).unwrap_or(tensor)
+            }
+            Precision::Double | Precision::Single => tensor,
+        }
+    }
+
     fn data(&self, wide: &[f64], dtype: DType) -> Data {
         from_wide(wide, dtype, self.precision == Precision::Double)
     }

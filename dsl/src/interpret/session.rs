@@ -1,16 +1,16 @@
 //! A family with one checkpoint's config and weights, called graph by graph, as a backend's session is.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    domain::Typed,
+    domain::{Matrix, Store},
     fault::Fault,
     numeric::{Call, Numeric, Precision},
     tensor::Tensor,
-    walk::{Walk, Walked},
+    walk::{Operand, Walk, Walked},
 };
 use crate::{
-    bind::{Bindings, StateId},
+    bind::{Bindings, Instance, StateId},
     config::Resolved,
     ir::{DType, Program, TwinBackend},
 };
@@ -49,34 +49,13 @@ impl Interpreter {
         precision: Precision,
         read: ReadWeight,
     ) -> Interpreter {
-        let numeric = Numeric {
-            precision,
-            family: if family == DType::F { DType::F32 } else { family },
-            bindings: bindings.clone(),
-            read,
-            weights: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            held: BTreeMap::new(),
-            call: Call::default(),
-        };
+        let numeric = Numeric::new(bindings.clone(), family, precision, read);
         Interpreter { program, resolved, bindings, numeric, twins: None }
     }
 
     /// Take, where a backend's mode `fused` would take another op, that op.
     pub fn set_twins(&mut self, backend: Option<TwinBackend>) {
         self.twins = backend;
-    }
-
-    /// What a float input must be held as: in an f64 run f32 values are f64. Other dtypes are as they are.
-    pub fn input(&self, tensor: Tensor) -> Tensor {
-        let float = matches!(tensor.dtype(), DType::F64 | DType::F32 | DType::F16 | DType::BF16);
-        match self.numeric.precision {
-            Precision::Double if float => {
-                let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
-                Tensor::new(dtype, shape, tensor.to_f64()).unwrap_or(tensor)
-            }
-            Precision::Double | Precision::Single => tensor,
-        }
     }
 
     /// Run a graph. Row `b` of the call is the request in slot `slots[b]`; states show `positions` positions. When the
@@ -95,7 +74,7 @@ impl Interpreter {
             return Err(fault(format!("a slot stands for two rows of one call: {slots:?}")));
         }
         self.numeric.call = Call { slots: slots.to_vec(), positions, ..Call::default() };
-        let inputs: Vec<(&str, Tensor)> = inputs.iter().map(|(n, t)| (*n, self.input(t.clone()))).collect();
+        let inputs: Vec<(&str, Tensor)> = inputs.iter().map(|(n, t)| (*n, self.numeric.input(t.clone()))).collect();
         let over = Walked { program: &self.program, resolved: &self.resolved, bindings: &self.bindings };
         let mut walk = Walk::new(over, &mut self.numeric, positions);
         walk.twins = self.twins;
@@ -116,4 +95,37 @@ impl Interpreter {
         let at = self.bindings.states.iter().position(|s| s.path == path)?;
         self.numeric.held.get(&(StateId(at), slot))
     }
+}
+
+/// One op of a program on given operands, outside any model; with `twins`, the op that this backend takes for it.
+pub fn run_op(
+    program: &Program,
+    name: &str,
+    operands: Vec<Operand<Tensor>>,
+    family: DType,
+    precision: Precision,
+    twins: Option<TwinBackend>,
+) -> Result<Vec<Tensor>, Fault> {
+    let bindings = Arc::new(Bindings { root: Instance::empty(program.model), weights: vec![], states: vec![] });
+    let read = |name: &str| Err(format!("an op reads no weight, not even `{name}`"));
+    let mut numeric = Numeric::new(bindings.clone(), family, precision, Box::new(read));
+    let held = |operand| match operand {
+        Operand::Tensor(tensor) => Operand::Tensor(numeric.input(tensor)),
+        Operand::Matrix(Matrix { shape, store, weight }) => {
+            let store = match store {
+                Store::Dense(dense) => Store::Dense(numeric.input(dense)),
+                Store::Packed { codes, scales, biases, bits, group } => {
+                    let (scales, biases) = (numeric.input(scales), numeric.input(biases));
+                    Store::Packed { codes, scales, biases, bits, group }
+                }
+            };
+            Operand::Matrix(Matrix { shape, store, weight })
+        }
+        Operand::Load(value) => Operand::Load(value),
+    };
+    let operands = operands.into_iter().map(held).collect();
+    let resolved = Resolved::default();
+    let mut walk = Walk::new(Walked { program, resolved: &resolved, bindings: &bindings }, &mut numeric, 0);
+    walk.twins = twins;
+    walk.named_op(name, operands)
 }

@@ -1,6 +1,6 @@
 //! Primitives on awkward values, and a hand-made model with a loop over children, a state, a packed matrix and probes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{numeric::Numeric, *};
 use crate::{
@@ -16,17 +16,8 @@ use crate::{
 };
 
 fn numeric(precision: Precision) -> Numeric {
-    let root = Instance { block: BlockId(0), path: String::new(), parameters: BTreeMap::new(), fields: vec![] };
-    Numeric {
-        precision,
-        family: DType::F32,
-        bindings: Arc::new(Bindings { root, weights: vec![], states: vec![] }),
-        read: Box::new(|name| Err(format!("no {name}"))),
-        weights: BTreeMap::new(),
-        kept: BTreeMap::new(),
-        held: BTreeMap::new(),
-        call: Default::default(),
-    }
+    let bindings = Bindings { root: Instance::empty(BlockId(0)), weights: vec![], states: vec![] };
+    Numeric::new(Arc::new(bindings), DType::F32, precision, Box::new(|name| Err(format!("no {name}"))))
 }
 
 fn apply(primitive: Primitive, dtype: DType, shape: &[usize], operands: &[&Tensor]) -> Result<Tensor, String> {

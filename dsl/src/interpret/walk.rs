@@ -39,9 +39,20 @@ pub struct Walk<'p, 'd, D: Domain> {
 type Values<D> = Vec<Cell<<D as Domain>::Tensor>>;
 
 /// An argument on its way into a function.
-enum Passed<T> {
-    Cell(Cell<T>),
-    Val(Val),
+#[derive(Debug, Clone)]
+pub enum Operand<T> {
+    Tensor(T),
+    Matrix(Matrix<T>),
+    Load(Val),
+}
+
+impl<T> From<Cell<T>> for Operand<T> {
+    fn from(cell: Cell<T>) -> Self {
+        match cell {
+            Cell::Tensor(tensor) => Operand::Tensor(tensor),
+            Cell::Matrix(matrix) => Operand::Matrix(matrix),
+        }
+    }
 }
 
 impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
@@ -63,18 +74,25 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         for parameter in &function.parameters {
             let found = inputs.iter().find(|(n, _)| *n == parameter.name);
             let (_, tensor) = found.ok_or_else(|| fault(format!("graph `{name}` needs input `{}`", parameter.name)))?;
-            passed.push(Passed::Cell(Cell::Tensor(tensor.clone())));
+            passed.push(Operand::Tensor(tensor.clone()));
         }
         if let Some((extra, _)) = inputs.iter().find(|(n, _)| !function.parameters.iter().any(|p| p.name == *n)) {
             return Err(fault(format!("graph `{name}` has no input `{extra}`")));
         }
         let root = &self.over.bindings.root;
         let results = self.function(function, Some(root), format!("model.{name}"), passed, function.span)?;
-        let tensors = results.into_iter().filter_map(|cell| match cell {
-            Cell::Tensor(tensor) => Some(tensor),
-            Cell::Matrix(_) => None,
-        });
-        Ok(tensors.collect())
+        Ok(tensors(results))
+    }
+
+    /// Call one op of the program.
+    pub fn named_op(&mut self, name: &str, operands: Vec<Operand<D::Tensor>>) -> Result<Vec<D::Tensor>, Fault> {
+        let program = self.over.program;
+        let Some(at) = program.ops.iter().position(|op| op.name == name) else {
+            let span = program.block(program.model).span;
+            return Err(self.fault(span, format!("family {} reaches no op `{name}`", program.name)));
+        };
+        let results = self.op(OpId(at as u32), operands, program.ops[at].span)?;
+        Ok(tensors(results))
     }
 
     fn fault(&self, span: Span, message: impl Into<String>) -> Fault {
@@ -133,7 +151,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         function: &'p Function,
         instance: Option<&'p Instance>,
         origin: String,
-        arguments: Vec<Passed<D::Tensor>>,
+        arguments: Vec<Operand<D::Tensor>>,
         span: Span,
     ) -> Result<Values<D>, Fault> {
         let mut frame = self.frame(function, instance, origin, arguments, span)?;
@@ -150,7 +168,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         function: &'p Function,
         instance: Option<&'p Instance>,
         origin: String,
-        arguments: Vec<Passed<D::Tensor>>,
+        arguments: Vec<Operand<D::Tensor>>,
         span: Span,
     ) -> Result<Frame<'p, D::Tensor>, Fault> {
         if arguments.len() != function.parameters.len() {
@@ -175,28 +193,30 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         let mut lengths: Vec<Option<usize>> = Vec::new();
         let mut values = Vec::new();
         for (at, (parameter, argument)) in function.parameters.iter().zip(arguments).enumerate() {
-            match (&parameter.kind, argument) {
-                (ParameterKind::Value(value), Passed::Cell(cell)) => {
-                    if let (FloatSource::Parameter(source), Cell::Tensor(tensor)) = (function.float, &cell)
-                        && source == at
-                    {
-                        frame.float = tensor.dtype();
-                    }
-                    shapes.push(Some(cell.shape().to_vec()));
-                    lengths.push(None);
-                    values.push((*value, parameter.name.as_str()));
-                    frame.set(*value, cell);
-                }
-                (ParameterKind::Load(_), Passed::Val(value)) => {
+            let (value, cell) = match (&parameter.kind, argument) {
+                (ParameterKind::Load(_), Operand::Load(value)) => {
                     shapes.push(None);
                     lengths.push(value.as_list().map(<[Val]>::len));
                     frame.parameters.push((&parameter.name, value));
+                    continue;
                 }
-                (ParameterKind::Value(_), Passed::Val(_)) | (ParameterKind::Load(_), Passed::Cell(_)) => {
+                (ParameterKind::Value(value), Operand::Tensor(tensor)) => (*value, Cell::Tensor(tensor)),
+                (ParameterKind::Value(value), Operand::Matrix(matrix)) => (*value, Cell::Matrix(matrix)),
+                (ParameterKind::Value(_), Operand::Load(_))
+                | (ParameterKind::Load(_), Operand::Tensor(_) | Operand::Matrix(_)) => {
                     let message = format!("argument `{}` of `{}` is of the wrong stage", parameter.name, frame.origin);
                     return Err(self.fault(span, message));
                 }
+            };
+            if let (FloatSource::Parameter(source), Cell::Tensor(tensor)) = (function.float, &cell)
+                && source == at
+            {
+                frame.float = tensor.dtype();
             }
+            shapes.push(Some(cell.shape().to_vec()));
+            lengths.push(None);
+            values.push((value, parameter.name.as_str()));
+            frame.set(value, cell);
         }
         for dim in &function.free {
             let size = match &dim.source {
@@ -395,22 +415,22 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         found.ok_or_else(|| self.fault(span, format!("`{}` calls a child that is not there", frame.origin)))
     }
 
-    fn pass(&self, arguments: &[Argument], frame: &Frame<'_, D::Tensor>) -> Result<Vec<Passed<D::Tensor>>, Fault> {
+    fn pass(&self, arguments: &[Argument], frame: &Frame<'_, D::Tensor>) -> Result<Vec<Operand<D::Tensor>>, Fault> {
         let pass = |argument: &Argument| match argument {
-            Argument::Value(value) => self.cell(*value, frame).map(Passed::Cell),
-            Argument::Load(load) => self.evaluate(load, frame).map(Passed::Val),
+            Argument::Value(value) => self.cell(*value, frame).map(Operand::from),
+            Argument::Load(load) => self.evaluate(load, frame).map(Operand::Load),
         };
         arguments.iter().map(pass).collect()
     }
 
-    fn op(&mut self, id: OpId, arguments: Vec<Passed<D::Tensor>>, span: Span) -> Result<Values<D>, Fault> {
+    fn op(&mut self, id: OpId, arguments: Vec<Operand<D::Tensor>>, span: Span) -> Result<Values<D>, Fault> {
         let op = self.over.program.op(id);
         let OpKind::Tensor { function, twins } = &op.kind else {
             return Err(self.fault(span, format!("`{}` is an op over load values", op.name)));
         };
         let whole = arguments.iter().map(|argument| match argument {
-            Passed::Cell(Cell::Matrix(matrix)) => matrix.weight,
-            Passed::Cell(Cell::Tensor(_)) | Passed::Val(_) => None,
+            Operand::Matrix(matrix) => matrix.weight,
+            Operand::Tensor(_) | Operand::Load(_) => None,
         });
         let weights: Option<Vec<_>> = whole.collect();
         if let Some(kept) = weights.as_ref().and_then(|weights| self.domain.recall(id, weights)) {
@@ -421,8 +441,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
             if let Some(twin) = twins.iter().find(takes)
                 && let TwinTarget::Op(other) = twin.target
             {
-                let again = arguments.iter().map(Passed::again).collect();
-                let frame = self.frame(function, None, op.name.clone(), again, span)?;
+                let frame = self.frame(function, None, op.name.clone(), arguments.clone(), span)?;
                 let holds = match &twin.when {
                     Some(when) => load::truth(when, &frame).map_err(|e| self.load(e))?,
                     None => true,
@@ -556,13 +575,12 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
     }
 }
 
-impl<T: Clone> Passed<T> {
-    fn again(&self) -> Passed<T> {
-        match self {
-            Passed::Cell(cell) => Passed::Cell(cell.clone()),
-            Passed::Val(value) => Passed::Val(value.clone()),
-        }
-    }
+fn tensors<T>(cells: Vec<Cell<T>>) -> Vec<T> {
+    let tensors = cells.into_iter().filter_map(|cell| match cell {
+        Cell::Tensor(tensor) => Some(tensor),
+        Cell::Matrix(_) => None,
+    });
+    tensors.collect()
 }
 
 enum Turn<'p> {
