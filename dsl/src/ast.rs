@@ -117,9 +117,15 @@ pub struct Type {
 pub enum TypeKind {
     Tuple(Vec<Type>),
     /// `[float; W]`
-    List { item: Box<Type>, length: Option<Box<Expr>> },
+    List {
+        item: Box<Type>,
+        length: Option<Box<Expr>>,
+    },
     /// `F[B, S, hidden]`, `float`, `Hidden`, `Linear`
-    Named { name: Name, shape: Option<Vec<DimExpr>> },
+    Named {
+        name: Name,
+        shape: Option<Vec<DimExpr>>,
+    },
 }
 
 /// One place of a shape or of a list of dims: `..` or an expression.
@@ -182,14 +188,36 @@ pub struct Model {
 }
 
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "a tree has a few hundred of these and is walked once")]
 pub enum Member {
-    State { name: Name, ty: Type },
-    Ignore { pattern: Text },
-    Let { name: Name, value: Expr, condition: Option<Expr> },
-    Graph { name: Name, signature: Signature },
+    State {
+        name: Name,
+        ty: Type,
+    },
+    Ignore {
+        pattern: Text,
+    },
+    Let {
+        name: Name,
+        value: Expr,
+        condition: Option<Expr>,
+    },
+    Graph {
+        name: Name,
+        signature: Signature,
+    },
     /// `fn (..)` has no name.
-    Function { name: Option<Name>, span: Span, signature: Signature },
-    Field { name: Name, ty: FieldType, source: Option<StoredAs>, condition: Option<Expr> },
+    Function {
+        name: Option<Name>,
+        span: Span,
+        signature: Signature,
+    },
+    Field {
+        name: Name,
+        ty: FieldType,
+        source: Option<StoredAs>,
+        condition: Option<Expr>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -200,6 +228,7 @@ pub struct Signature {
 }
 
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "a tree has a few hundred of these and is walked once")]
 pub enum FieldType {
     /// `[Layer(i) for i in 0..depth]`
     Array { child: Child, variable: Name, low: Expr, high: Expr },
@@ -238,11 +267,27 @@ pub struct Body {
 }
 
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "a tree has a few hundred of these and is walked once")]
 pub enum Statement {
-    Let { mutable: bool, names: Vec<Name>, value: Expr },
-    For { index: Option<Name>, item: Name, iterable: Iterable, body: Body },
-    Push { list: Name, value: Expr },
-    Assign { name: Name, value: Expr },
+    Let {
+        mutable: bool,
+        names: Vec<Name>,
+        value: Expr,
+    },
+    For {
+        index: Option<Name>,
+        item: Name,
+        iterable: Iterable,
+        body: Body,
+    },
+    Push {
+        list: Name,
+        value: Expr,
+    },
+    Assign {
+        name: Name,
+        value: Expr,
+    },
     /// An `if` whose value is not used.
     If(Expr),
     /// `expr;`
@@ -273,17 +318,43 @@ pub enum ExprKind {
     Tuple(Vec<Expr>),
     /// `[a, .., b]`
     List(Vec<DimExpr>),
-    Comprehension { item: Box<Expr>, each: Vec<Each> },
-    Unary { op: UnaryOp, value: Box<Expr> },
-    Binary { op: Spanned<BinaryOp>, left: Box<Expr>, right: Box<Expr> },
-    If { condition: Box<Expr>, then: Body, otherwise: Option<Body> },
-    Call { callee: Box<Expr>, arguments: Vec<Argument> },
+    Comprehension {
+        item: Box<Expr>,
+        each: Vec<Each>,
+    },
+    Unary {
+        op: UnaryOp,
+        value: Box<Expr>,
+    },
+    Binary {
+        op: Spanned<BinaryOp>,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    If {
+        condition: Box<Expr>,
+        then: Body,
+        otherwise: Option<Body>,
+    },
+    Call {
+        callee: Box<Expr>,
+        arguments: Vec<Argument>,
+    },
     /// `x[.., 0..n, _, 3]`
-    Subscript { value: Box<Expr>, slots: Vec<Slot> },
+    Subscript {
+        value: Box<Expr>,
+        slots: Vec<Slot>,
+    },
     /// `vit.depth`, `w.packed`, `layer.logits`
-    MemberOf { value: Box<Expr>, name: Name },
+    MemberOf {
+        value: Box<Expr>,
+        name: Name,
+    },
     /// `x @ "layer.{i}"`
-    Probe { value: Box<Expr>, name: Text },
+    Probe {
+        value: Box<Expr>,
+        name: Text,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
