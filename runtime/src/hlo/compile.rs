@@ -9,7 +9,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use eerie::compiler::Compiler;
+use eerie::compiler::{Compiler, CompilerError};
 
 use crate::error::{Context as _, Result, anyhow};
 
@@ -54,7 +54,13 @@ pub fn compile(text: &str, flags: &[&str]) -> Result<Vec<u8>> {
     // MLIR recurses deeper than the 2 MiB of a Rust thread may hold.
     let run = || {
         let compiler = Compiler::with_library(&library).map_err(|e| anyhow!("{e}"))?;
-        compiler.compile_str(text, flags).map_err(|e| anyhow!("IREE does not compile the graph: {e}"))
+        compiler.compile_str(text, flags).map_err(|e| match e {
+            CompilerError::IREECompilerDiagnosticsError(found) => anyhow!("IREE does not compile the graph: {found}"),
+            CompilerError::IREECompilerError(error, found) => {
+                anyhow!("IREE does not compile the graph: {error}\n{found}")
+            }
+            other => anyhow!("IREE does not compile the graph: {other}"),
+        })
     };
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("iree-compile".into()).stack_size(64 << 20).spawn_scoped(scope, run);

@@ -47,3 +47,9 @@ fn a_cache_that_cannot_be_written_is_only_slow() {
     artifacts.get(&text, "a test", &mut |r| reports.push(r.to_owned())).unwrap();
     assert!(reports.last().unwrap().contains("is not kept"), "{reports:?}");
 }
+
+#[test]
+fn what_iree_does_not_compile_is_said_in_its_words() {
+    let message = compile("this is no module", &FLAGS).unwrap_err().to_string();
+    assert!(message.starts_with("IREE does not compile the graph: ") && message.contains("this"), "{message}");
+}
