@@ -54,13 +54,15 @@ pub(crate) fn emit(home: Home<'_>, id: BlockId, backend: &dyn Backend) -> Result
         }
         let ident = names::ident(&field.name);
         let (ty, value) = maker.field(field)?;
+        // A path is there whether the field is or not.
+        let path = ty.to_string() == "FieldPath";
         match &field.condition {
-            Some(condition) => {
+            Some(condition) if !path => {
                 let condition = maker.scope.scalar(condition)?.tokens;
                 held.extend(quote!(#ident: Option<#ty>,));
                 lines.extend(quote!(let #ident = if #condition { Some(#value) } else { None };));
             }
-            None => {
+            Some(_) | None => {
                 held.extend(quote!(#ident: #ty,));
                 lines.extend(quote!(let #ident = #value;));
             }
