@@ -15,7 +15,7 @@ use pest::Parser;
 
 use crate::ast;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::source::{FileId, Sources, Span};
+use crate::source::{FileId, PRELUDE, Sources, Span};
 use build::Builder;
 use scan::Kind;
 use words::{Grammar, Rule};
@@ -69,6 +69,16 @@ pub fn parse(sources: &Sources, file: FileId) -> Result<ast::File, Vec<Diagnosti
         }
     }
     errors.extend(builder.into_errors());
+    if errors.is_empty() && tree.header.is_none() && file != PRELUDE {
+        errors.push(
+            Diagnostic::new(
+                Code::MissingHeader,
+                Span { file, start: 0, end: 0 },
+                "this file does not say which family it describes",
+            )
+            .help("begin it with `family NAME for \"MODEL_TYPE\"`"),
+        );
+    }
     errors.sort_by_key(|error| error.span.start);
     if errors.is_empty() { Ok(tree) } else { Err(errors) }
 }

@@ -5,7 +5,7 @@ use mgraph_dsl::diagnostic::{Diagnostic, render_plain};
 use mgraph_dsl::source::PRELUDE;
 use mgraph_dsl::{Failed, compile_text};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::quote;
 
 use crate::text::Rebuilt;
 
@@ -14,7 +14,10 @@ pub fn expand(tokens: TokenStream) -> syn::Result<TokenStream> {
     let program = compile_text("mgraph!", &rebuilt.text).map_err(|failed| errors(&failed, &rebuilt))?;
     let module = mgraph_codegen::emit(&program, &Options::default())
         .map_err(|error| syn::Error::new(Span::call_site(), error.to_string()))?;
-    let name = format_ident!("{}", program.name);
+    let name = syn::parse_str::<Ident>(&program.name).map_err(|_| {
+        let sentence = format!("the module of a family has its name, and `{}` is a Rust keyword", program.name);
+        syn::Error::new(Span::call_site(), sentence)
+    })?;
     Ok(quote! { pub mod #name { #module } })
 }
 
