@@ -17,15 +17,17 @@ use crate::error::{Context as _, Result, anyhow};
 pub const LIBRARY_VARIABLE: &str = "IREE_COMPILER_LIB";
 
 /// One target: this machine. Without O2 a matrix-vector product costs ten times as much (measured: 13-22 ms for 1.3 ms).
-/// Without the last one f64 becomes f32, of which the reduction of angles would notice ([`super::emit`]).
+/// f64 would become f32, of which the reduction of angles would notice ([`super::emit`]). The compiler would evaluate
+/// constants on an IREE of its own, whose threads cannot start beside OpenBLAS ([`super::iree`]); they are evaluated at load.
 /// Data tiling stays off while weights are arguments: they would be packed anew in each call (decode 21.7 to 61 ms).
-pub const FLAGS: [&str; 6] = [
+pub const FLAGS: [&str; 7] = [
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
     "--iree-llvmcpu-target-cpu=host",
     "--iree-input-type=stablehlo",
     "--iree-opt-level=O2",
     "--iree-input-demote-f64-to-f32=false",
+    "--iree-opt-const-eval=false",
 ];
 
 /// The compiler library: from the environment, else where the build found it.
