@@ -10,6 +10,8 @@ mod body;
 mod calls;
 mod config;
 mod dims;
+mod expressions;
+mod fields;
 mod functions;
 mod graphs;
 mod load;
@@ -32,8 +34,8 @@ use crate::{
 };
 use blocks::BlockEntry;
 use config::ConfigTable;
-use functions::OpEntry;
 pub(crate) use dims::symbol;
+use functions::OpEntry;
 pub(crate) use load::{function as load_function, text_of as operator_text, to_float, type_name as load_type_name};
 use names::Items;
 use scope::Reported;
@@ -196,6 +198,7 @@ impl<'a> Checker<'a> {
             }
             self.finish_pending();
         }
+        self.check_processor(&family.items);
         self.check_recursion();
         let numerics = self.numerics(&family.items);
         let contract = self.contract(&family.items);

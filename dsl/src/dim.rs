@@ -114,7 +114,7 @@ pub enum DimError {
     /// Division by a sum of several terms.
     DivisionBySum,
     DivisionByZero,
-    /// A coefficient left 64 bits.
+    /// A coefficient left 64 bits, or the terms became too many.
     Overflow,
 }
 
@@ -191,6 +191,10 @@ impl Dim {
     }
 
     pub fn times(&self, other: &Dim) -> Result<Dim, DimError> {
+        // A shape has a handful of terms; products of products would grow without end.
+        if self.terms.len() * other.terms.len() > 1024 {
+            return Err(DimError::Overflow);
+        }
         Dim::collect(
             self.terms.iter().flat_map(|(m, r)| other.terms.iter().map(move |(n, s)| (m.times(n, 1), r.times(*s)))),
         )

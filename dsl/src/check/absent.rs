@@ -58,8 +58,30 @@ impl Lowering<'_, '_> {
 
     /// Whether two conditions cannot hold together, as far as their texts tell.
     pub fn exclusive(&self, a: &Load, b: &Load) -> bool {
-        let b = self.facts_of(b, true);
-        self.literals(a, true).iter().any(|(_, negation)| b.contains(negation))
+        let facts = self.facts_of(b, true);
+        if self.literals(a, true).iter().any(|(_, negation)| facts.contains(negation)) {
+            return true;
+        }
+        let (a, b) = (self.choices(a), self.choices(b));
+        a.iter().any(|(what, is)| b.iter().any(|(w, other)| what == w && is != other))
+    }
+
+    /// The `name == constant` among the facts of a condition.
+    fn choices(&self, condition: &Load) -> Vec<(String, String)> {
+        let constant = |l: &Load| matches!(l.kind, LoadKind::Text(_) | LoadKind::Int(_));
+        match &condition.kind {
+            LoadKind::Binary(LoadBinary::And, a, b) => {
+                let mut choices = self.choices(a);
+                choices.extend(self.choices(b));
+                choices
+            }
+            LoadKind::Binary(LoadBinary::Equal, a, b) if constant(b) => vec![(self.text(a), self.text(b))],
+            LoadKind::Binary(LoadBinary::Equal, a, b) if constant(a) => vec![(self.text(b), self.text(a))],
+            LoadKind::Config(path) => {
+                self.checker.config.defined_as(path).cloned().map_or(Vec::new(), |value| self.choices(&value))
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Runs `inside` where `condition` is known to be `positive`: its facts, and the equations between dims among them.
@@ -99,19 +121,29 @@ impl Lowering<'_, '_> {
         needed.iter().all(|fact| self.facts.contains(fact))
     }
 
-    /// An error unless all `needed` facts are known.
-    pub fn require_known(&mut self, needed: &[String], what: &str, span: Span, defined: Span) -> Checked<()> {
+    /// An error unless all `needed` facts are known; `written` is the condition as it was declared.
+    pub fn require_known(
+        &mut self,
+        needed: &[String],
+        written: &str,
+        what: &str,
+        span: Span,
+        defined: Span,
+    ) -> Checked<()> {
         if self.known(needed) {
             return Ok(());
         }
-        let condition = needed.join(" & ");
-        let condition = condition.strip_prefix('(').and_then(|c| c.strip_suffix(')')).unwrap_or(&condition).to_string();
         Err(self.error(
-            Diagnostic::new(Code::MaybeAbsent, span, format!("`{what}` exists only where `{condition}` holds"))
+            Diagnostic::new(Code::MaybeAbsent, span, format!("`{what}` exists only where `{written}` holds"))
                 .label("may be absent here")
-                .help(format!("use it inside `if {condition} {{ .. }}`"))
+                .help(format!("use it inside `if {written} {{ .. }}`"))
                 .also(defined, "declared with this condition"),
         ))
+    }
+
+    /// A condition as written.
+    pub fn written_condition(&self, condition: &Load) -> String {
+        self.checker.sources.text(condition.span).to_string()
     }
 }
 

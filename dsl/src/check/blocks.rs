@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::{
     Checker, Pending,
     functions::load_parameters,
-    scope::{Binding, Checked, FreeDims, Home, Item, Lowering, Reported, load},
+    scope::{Checked, Home, Item, Lowering, Reported},
     signature::{ParameterType, Signature},
     types::Written,
 };
@@ -123,6 +123,15 @@ impl<'a> Checker<'a> {
 
     pub fn function_names(&self, block: BlockId) -> Vec<String> {
         self.blocks[block.0 as usize].functions.iter().filter(|f| !f.graph).map(|f| f.name.clone()).collect()
+    }
+
+    /// Whether the block or one inside it holds state.
+    pub fn has_state(&self, block: BlockId) -> bool {
+        self.blocks[block.0 as usize].fields.iter().any(|f| match &f.kind {
+            FieldKind::State(_) => true,
+            FieldKind::Child { block, .. } | FieldKind::Children { block, .. } => self.has_state(*block),
+            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Let(_) => false,
+        })
     }
 
     pub fn graph_signature(&self, block: BlockId, name: &str) -> Option<Signature> {
@@ -416,7 +425,7 @@ impl<'a> Checker<'a> {
             Ok(mut lowering) => lowering.signature(&signature.parameters, signature.result.as_ref(), span),
             Err(reported) => Err(reported),
         };
-        let read = read.and_then(|s| self.tensor_results(s, span));
+        let read = read.and_then(|s| self.tensor_results(s, span)).and_then(|s| self.own_parameters(block, s));
         self.blocks[block.0 as usize].functions.push(FunctionEntry {
             name: name.to_string(),
             signature: read.ok(),
@@ -425,6 +434,17 @@ impl<'a> Checker<'a> {
             span,
             lowered: None,
         });
+    }
+
+    /// A parameter of a function has another name than those of its block.
+    fn own_parameters(&mut self, block: BlockId, signature: Signature) -> Checked<Signature> {
+        let block = self.block_parameters(block)?;
+        for parameter in &signature.parameters {
+            if let Some(first) = block.parameters.iter().find(|p| p.name.node == parameter.name.node) {
+                return Err(self.twice(&parameter.name, first.name.span));
+            }
+        }
+        Ok(signature)
     }
 
     fn tensor_results(&mut self, signature: Signature, span: Span) -> Checked<Signature> {
@@ -462,141 +482,4 @@ impl FieldEntry {
 
 fn own_name(name: &ast::Name) -> Stored {
     Stored { places: vec![vec![StoredPart { path: name.node.clone(), rows: None }]] }
-}
-
-impl Lowering<'_, '_> {
-    pub fn bind_parameters(&mut self, parameters: &Signature) {
-        for parameter in &parameters.parameters {
-            if let ParameterType::Load { ty, length } = &parameter.ty {
-                if let Some(length) = length {
-                    self.lengths.insert(parameter.name.node.clone(), length.clone());
-                }
-                let kind = LoadKind::Parameter(parameter.name.node.clone());
-                let item = Item::Load(load(kind, ty.clone(), parameter.name.span));
-                self.bind_silently(&parameter.name.node, Binding { item, mutable: false, span: parameter.name.span });
-            }
-        }
-    }
-
-    /// Reads `if condition`, and makes it known for the rest of this lowering.
-    fn member_condition(&mut self, condition: Option<&ast::Expr>) -> Checked<(Option<Load>, Vec<String>)> {
-        let Some(condition) = condition else { return Ok((None, Vec::new())) };
-        let condition = self.condition(condition)?;
-        let needed = self.facts_of(&condition, true);
-        self.facts.extend(needed.iter().cloned());
-        self.assume(&condition);
-        Ok((Some(condition), needed))
-    }
-
-    fn block_id(&mut self, name: &ast::Name) -> Checked<BlockId> {
-        let Some(block) = self.checker.reach_block(&name.node) else {
-            let mut error = Diagnostic::new(Code::UnknownName, name.span, format!("there is no block `{}`", name.node))
-                .label("not known");
-            let known: Vec<&str> = self.checker.items.blocks.keys().copied().collect();
-            if let Some(near) = crate::diagnostic::suggest(&name.node, known) {
-                error = error.help(format!("did you mean `{near}`?"));
-            }
-            return Err(self.error(error));
-        };
-        if !self.checker.is_complete(block) {
-            let message = format!("the block `{}` contains itself", name.node);
-            return self.fail(Code::RecursiveDefinition, name.span, message);
-        }
-        Ok(block)
-    }
-
-    fn child(&mut self, child: &ast::Child) -> Checked<FieldKind> {
-        let block = self.block_id(&child.block)?;
-        let arguments = self.block_arguments(block, &child.arguments, child.block.span)?;
-        Ok(FieldKind::Child { block, arguments })
-    }
-
-    fn children(
-        &mut self,
-        child: &ast::Child,
-        variable: &ast::Name,
-        low: &ast::Expr,
-        high: &ast::Expr,
-    ) -> Checked<FieldKind> {
-        let block = self.block_id(&child.block)?;
-        let low = self.load(low)?;
-        let low = self.coerce(low, &LoadType::Int, "the first index")?;
-        let high = self.load(high)?;
-        let high = self.coerce(high, &LoadType::Int, "the end of the indices")?;
-        let local = self.new_variable(&variable.node);
-        self.bind(variable, Item::Load(load(LoadKind::Local(local), LoadType::Int, variable.span)), false);
-        let arguments = self.block_arguments(block, &child.arguments, child.block.span)?;
-        Ok(FieldKind::Children { block, arguments, variable: local, low, high })
-    }
-
-    fn block_arguments(&mut self, block: BlockId, arguments: &[ast::Argument], span: Span) -> Checked<Vec<Load>> {
-        let parameters = self.checker.block_parameters(block)?;
-        let name = self.checker.block_name(block).to_string();
-        let bound = self.arguments(&name, &parameters, arguments, span)?;
-        let mut loads = Vec::new();
-        for argument in bound {
-            match argument {
-                super::calls::Bound::Load(value) => loads.push(value),
-                super::calls::Bound::Value(_, span) => {
-                    return self.fail(Code::WrongStage, span, "a block parameter is a load value, this is a tensor");
-                }
-            }
-        }
-        Ok(loads)
-    }
-
-    fn weight_or_block(&mut self, ty: &ast::Type) -> Checked<FieldKind> {
-        if let ast::TypeKind::Named { name, shape: None } = &ty.kind
-            && self.checker.items.blocks.contains_key(name.node.as_str())
-        {
-            let block = self.block_id(name)?;
-            let arguments = self.block_arguments(block, &[], name.span)?;
-            return Ok(FieldKind::Child { block, arguments });
-        }
-        let free = |shape: &Shape| {
-            shape.dims.iter().flat_map(|d| d.atoms()).any(|a| matches!(a.load.kind, LoadKind::Free(_))) || shape.pack
-        };
-        self.free_dims = FreeDims::Collect;
-        let written = self.written(ty)?;
-        self.free_dims = FreeDims::None;
-        let (kind, shape) = match written {
-            Written::Tensor(tensor) => (FieldKind::Tensor(tensor.clone()), tensor.shape),
-            Written::Matrix(shape) => (FieldKind::Matrix(shape.clone()), shape),
-            Written::Load { .. } | Written::Tuple(_) => {
-                return Err(self.error(
-                    Diagnostic::new(Code::TypeMismatch, ty.span, "a field is a weight or a block")
-                        .help("load values are `let`s and parameters"),
-                ));
-            }
-        };
-        if free(&shape) {
-            let message = "the shape of a weight is known at load: it has no free dims";
-            return self.fail(Code::UnboundDim, ty.span, message);
-        }
-        Ok(kind)
-    }
-
-    fn stored(&mut self, source: &ast::StoredAs) -> Checked<Stored> {
-        let mut places = Vec::new();
-        for place in &source.places {
-            let mut parts = Vec::new();
-            for part in place {
-                let rows = match &part.rows {
-                    None => None,
-                    Some((low, high)) => {
-                        let (low, high) = (self.load(low)?, self.load(high)?);
-                        let low = self.coerce(low, &LoadType::Int, "the first row")?;
-                        let high = self.coerce(high, &LoadType::Int, "the end of the rows")?;
-                        Some((low, high))
-                    }
-                };
-                if part.path.node.matches("{}").count() > 1 {
-                    return self.fail(Code::DoublyClaimed, part.path.span, "a stored path has one hole `{}` at most");
-                }
-                parts.push(StoredPart { path: part.path.node.clone(), rows });
-            }
-            places.push(parts);
-        }
-        Ok(Stored { places })
-    }
 }

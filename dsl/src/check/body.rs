@@ -1,13 +1,12 @@
-//! Statements and expressions: load values stay expressions, tensors become statements of the region at hand.
+//! Bodies: statements in order, loops with what they carry, and the two arms of an `if`.
 
 use std::collections::BTreeSet;
 
 use super::scope::{Binding, Checked, Child, Home, Item, Local, Lowering, Reported, load};
 use crate::{
-    ast::{self, ExprKind, NumberValue},
+    ast::{self, ExprKind},
     diagnostic::{Code, Diagnostic, suggest},
     ir::*,
-    ops::{self, Call},
     source::Span,
 };
 
@@ -143,7 +142,7 @@ impl Lowering<'_, '_> {
         let integer = value.ty == LoadType::Int;
         let list = matches!(value.ty, LoadType::List(_));
         let local = Local {
-            text: name.node.clone(),
+            text: self.text_of_let(&name.node, &value),
             dim: integer.then(|| self.dim_or_atom(&value)),
             length: list.then(|| self.length_of(&value)),
             value: Some(value.clone()),
@@ -161,7 +160,7 @@ impl Lowering<'_, '_> {
             if !mutable {
                 let message = format!("`{}` is assigned, but was declared without `mut`", name.node);
                 return Err(self.error(
-                    Diagnostic::new(Code::TypeMismatch, name.span, message)
+                    Diagnostic::new(Code::NotMutable, name.span, message)
                         .help(format!("declare it with `let mut {}`", name.node))
                         .also(defined, "declared here"),
                 ));
@@ -232,7 +231,7 @@ impl Lowering<'_, '_> {
             Child(BlockId, Vec<Load>, LocalId),
         }
         let local = self.new_variable(&item.node);
-        let (mut over, item_type, each) = match iterable {
+        let (over, item_type, each) = match iterable {
             ast::Iterable::Range(low, high) => {
                 let (low, high) = (self.load(low)?, self.load(high)?);
                 let low = self.coerce(low, &LoadType::Int, "the first index")?;
@@ -272,7 +271,9 @@ impl Lowering<'_, '_> {
                 }
             },
         };
-        let index_local = index.map(|i| self.new_variable(&i.node));
+        let mut index_local = index.map(|i| self.new_variable(&i.node));
+        let turn = index_local.unwrap_or_else(|| self.new_variable("turn"));
+        let before = self.values.len();
         let carried_names = self.assigned(&[body]);
         let mut carried = Vec::new();
         let (result, statements) = self.region(|this| {
@@ -291,9 +292,7 @@ impl Lowering<'_, '_> {
                 Each::Load => Item::Load(load(LoadKind::Local(local), item_type, item.span)),
                 Each::Child(block, arguments, variable) => {
                     let mut with = super::dims::Translation::default();
-                    // The number of the turn: the index where the loop names it, else the item's own place.
-                    let turn = load(LoadKind::Local(index_local.unwrap_or(local)), LoadType::Int, item.span);
-                    with.locals.insert(variable, turn);
+                    with.locals.insert(variable, load(LoadKind::Local(turn), LoadType::Int, item.span));
                     let arguments = arguments.iter().map(|a| this.translate(a, &with)).collect();
                     Item::Child(Child { receiver: Receiver::Item { item: local, path: Vec::new() }, block, arguments })
                 }
@@ -312,8 +311,16 @@ impl Lowering<'_, '_> {
             result.map(|_| next)
         });
         let results = result?;
-        if let LoopOver::Children { item, .. } = &mut over {
-            *item = local;
+        // Types inside may depend on the number of the turn, which then needs a place.
+        let counted = |v: &Value| {
+            let shape = match &v.ty {
+                Type::Tensor(ty) => &ty.shape,
+                Type::Matrix(shape) => shape,
+            };
+            shape.dims.iter().flat_map(|d| d.atoms()).any(|a| mentions(&a.load, turn))
+        };
+        if self.values[before..].iter().any(counted) {
+            index_local = Some(turn);
         }
         let mut outs = Vec::new();
         for (name, Carried { initial, .. }) in carried_names.iter().zip(&carried) {
@@ -342,124 +349,7 @@ impl Lowering<'_, '_> {
             .collect()
     }
 
-    // ---- expressions ----
-
-    pub fn expr(&mut self, expr: &ast::Expr) -> Checked<Item> {
-        let span = expr.span;
-        match &expr.kind {
-            ExprKind::Number(NumberValue::Int(n)) => Ok(Item::Load(super::scope::int(*n, span))),
-            ExprKind::Number(NumberValue::Float(x)) => Ok(Item::Load(load(LoadKind::Float(*x), LoadType::Float, span))),
-            ExprKind::Bool(b) => Ok(Item::Load(load(LoadKind::Bool(*b), LoadType::Bool, span))),
-            ExprKind::Text(text) if text.contains('{') => self.unsupported(span, "a string with holes outside a probe"),
-            ExprKind::Text(text) => Ok(Item::Load(load(LoadKind::Text(text.clone()), LoadType::Text, span))),
-            ExprKind::Name(name) => self.name(name, span),
-            ExprKind::Tuple(items) => {
-                let items: Vec<_> = items.iter().map(|i| self.expr(i)).collect();
-                Ok(Item::Tuple(items.into_iter().collect::<Checked<_>>()?))
-            }
-            ExprKind::List(items) => self.list(items, span),
-            ExprKind::Comprehension { item, each } => self.comprehension(item, each, span),
-            ExprKind::Unary { op, value } => self.unary(*op, value, span),
-            ExprKind::Binary { op, left, right } => {
-                let (a, b) = (self.expr(left), self.expr(right));
-                match (a?, b?) {
-                    (Item::Load(a), Item::Load(b)) => Ok(Item::Load(self.load_binary(op.node, a, b, span)?)),
-                    (a, b) => self.tensor_binary(op.node, (a, left.span), (b, right.span), span).map(Item::Value),
-                }
-            }
-            ExprKind::If { condition, then, otherwise } => self.branch(condition, then, otherwise.as_ref(), span),
-            ExprKind::Call { callee, arguments } => self.call(callee, arguments, span),
-            ExprKind::Subscript { value, slots } => self.subscript(value, slots, span),
-            ExprKind::MemberOf { value, name } => self.member_of(value, name, span),
-            ExprKind::Probe { value, name } => self.probe(value, name, span),
-        }
-    }
-
-    fn list(&mut self, items: &[ast::DimExpr], span: Span) -> Checked<Item> {
-        let mut checked = Vec::new();
-        let mut failed = None;
-        for item in items {
-            match item {
-                ast::DimExpr::Rest(span) => {
-                    failed = self.fail::<()>(Code::TypeMismatch, *span, "`..` stands in shapes only").err();
-                }
-                ast::DimExpr::Dim(item) => match self.expr(item) {
-                    Ok(item) => checked.push(item),
-                    Err(reported) => failed = Some(reported),
-                },
-            }
-        }
-        if let Some(reported) = failed {
-            return Err(reported);
-        }
-        let loads: Option<Vec<Load>> =
-            checked.iter().map(|i| if let Item::Load(l) = i { Some(l.clone()) } else { None }).collect();
-        match loads {
-            Some(loads) if !(loads.is_empty() && self.call_stage) => Ok(Item::Load(self.load_list(loads, span)?)),
-            _ => Ok(Item::List(checked)),
-        }
-    }
-
-    fn comprehension(&mut self, item: &ast::Expr, each: &[ast::Each], span: Span) -> Checked<Item> {
-        let (result, statements) = self.region(|this| {
-            let mut lowered = Vec::new();
-            for turn in each {
-                let (over, ty) = match &turn.iterable {
-                    ast::Iterable::Range(low, high) => {
-                        let (low, high) = (this.load(low)?, this.load(high)?);
-                        let low = this.coerce(low, &LoadType::Int, "the first index")?;
-                        let high = this.coerce(high, &LoadType::Int, "the end of the indices")?;
-                        (Over::Range(low, high), LoadType::Int)
-                    }
-                    ast::Iterable::List(list) => {
-                        let value = this.load(list)?;
-                        let LoadType::List(item) = value.ty.clone() else {
-                            let message =
-                                format!("`for` takes a list or a range, not {}", super::load::type_name(&value.ty));
-                            return this.fail(Code::TypeMismatch, list.span, message);
-                        };
-                        (Over::List(value), *item)
-                    }
-                };
-                let index = turn.index.as_ref().map(|name| {
-                    let local = this.new_variable(&name.node);
-                    this.bind(name, Item::Load(load(LoadKind::Local(local), LoadType::Int, name.span)), false);
-                    local
-                });
-                let local = this.new_variable(&turn.item.node);
-                this.bind(&turn.item, Item::Load(load(LoadKind::Local(local), ty, turn.item.span)), false);
-                lowered.push(Each { index, item: local, over });
-            }
-            match this.expr(item)? {
-                Item::Load(item) => Ok((item, lowered)),
-                Item::Value(_) | Item::List(_) | Item::Tuple(_) => this.unsupported(span, "a comprehension of tensors"),
-                other => {
-                    let found = this.describe(&other);
-                    this.fail(Code::TypeMismatch, item.span, format!("an item of a list cannot be {found}"))
-                }
-            }
-        });
-        let (item, each) = result?;
-        if !statements.is_empty() {
-            return self.unsupported(span, "a comprehension of tensors");
-        }
-        let ty = LoadType::List(Box::new(item.ty.clone()));
-        Ok(Item::Load(load(LoadKind::Comprehension { item: Box::new(item), each }, ty, span)))
-    }
-
-    fn unary(&mut self, op: ast::UnaryOp, value: &ast::Expr, span: Span) -> Checked<Item> {
-        match (op, self.expr(value)?) {
-            (ast::UnaryOp::Negate, Item::Load(value)) => Ok(Item::Load(self.load_negate(value, span)?)),
-            (ast::UnaryOp::Not, Item::Load(value)) => Ok(Item::Load(self.load_not(value, span)?)),
-            (op, Item::Value(operand)) => self.tensor_unary(op, operand, value.span, span).map(Item::Value),
-            (_, other) => {
-                let found = self.describe(&other);
-                self.fail(Code::TypeMismatch, value.span, format!("an operator cannot take {found}"))
-            }
-        }
-    }
-
-    fn branch(
+    pub fn branch(
         &mut self,
         condition: &ast::Expr,
         then: &ast::Body,
@@ -571,299 +461,36 @@ impl Lowering<'_, '_> {
         });
         Ok(item)
     }
+}
 
-    /// The tensors of an item.
-    pub fn values_of(&mut self, item: Item, span: Span) -> Checked<Vec<ValueId>> {
-        match item {
-            Item::Value(value) => Ok(vec![value]),
-            Item::Unit => Ok(Vec::new()),
-            Item::Tuple(items) => {
-                let values: Vec<_> = items.into_iter().map(|i| self.values_of(i, span)).collect();
-                Ok(values.into_iter().collect::<Checked<Vec<_>>>()?.concat())
-            }
-            Item::Load(value) => Err(self.error(
-                Diagnostic::new(
-                    Code::TypeMismatch,
-                    span,
-                    format!("a tensor is needed here, this is {}", super::load::type_name(&value.ty)),
-                )
-                .help("make it a constant tensor with a cast, such as `F(0.0)`"),
-            )),
-            Item::List(_) => self.unsupported(span, "a list of tensors as a value"),
-            Item::Poison => Err(Reported),
-            other => {
-                let found = self.describe(&other);
-                self.fail(Code::TypeMismatch, span, format!("a tensor is needed here, this is {found}"))
-            }
+fn mentions(value: &Load, local: LocalId) -> bool {
+    let go = |v: &Load| mentions(v, local);
+    match &value.kind {
+        LoadKind::Local(l) => *l == local,
+        LoadKind::Dim(dim) => dim.atoms().any(|a| mentions(&a.load, local)),
+        LoadKind::Unary(_, a) => go(a),
+        LoadKind::Binary(_, a, b) | LoadKind::Index(a, b) => go(a) || go(b),
+        LoadKind::Call(_, list) | LoadKind::Op(_, list) | LoadKind::List(list) => list.iter().any(go),
+        LoadKind::If(a, b, c) => go(a) || go(b) || go(c),
+        LoadKind::Comprehension { item, each } => {
+            go(item)
+                || each.iter().any(|e| match &e.over {
+                    Over::Range(low, high) => go(low) || go(high),
+                    Over::List(list) => go(list),
+                })
         }
-    }
-
-    // ---- calls, members, subscripts ----
-
-    fn call(&mut self, callee: &ast::Expr, arguments: &[ast::Argument], span: Span) -> Checked<Item> {
-        match &callee.kind {
-            ExprKind::Name(name) => {
-                if let Some(Binding { item: Item::Child(child), .. }) = self.find(name) {
-                    let child = child.clone();
-                    return self.call_block(child, "", arguments, span);
-                }
-                if let Home::Block(block) = self.home
-                    && self.checker.field_id(block, name).is_some_and(|f| {
-                        self.checker.field(block, f).is_none_or(|f| matches!(f.kind, FieldKind::Child { .. }))
-                    })
-                {
-                    let Item::Child(child) = self.name(name, callee.span)? else { return Err(Reported) };
-                    return self.call_block(child, "", arguments, span);
-                }
-                if let Some(op) = self.op(name) {
-                    return self.call_op(op, arguments, span);
-                }
-                if let Some(item) = ops::lower(self, &Call { name, arguments, span }) {
-                    return item;
-                }
-                for argument in arguments {
-                    let _ = self.expr(&argument.value);
-                }
-                Err(self.unknown_callee(name, callee.span))
-            }
-            ExprKind::MemberOf { value, name } => {
-                let item = self.expr(value)?;
-                let Item::Child(child) = item else {
-                    let found = self.describe(&item);
-                    return self.fail(Code::NotCallable, callee.span, format!("{found} has no functions"));
-                };
-                match self.child_field(&child, &name.node, name.span)? {
-                    Some(inner) => self.call_block(inner, "", arguments, span),
-                    None => self.call_block(child, &name.node, arguments, span),
-                }
-            }
-            _ => self.fail(
-                Code::NotCallable,
-                callee.span,
-                "this cannot be called: only ops, blocks and their functions can",
-            ),
-        }
-    }
-
-    /// The op of this name that is visible here.
-    pub fn op(&mut self, name: &str) -> Option<OpId> {
-        let op = self.checker.items.ops.get(name)?;
-        let visible = self.sees_config || op.name.span.file == crate::source::PRELUDE;
-        if visible { self.checker.reach_op(name) } else { None }
-    }
-
-    /// A child block inside a child block.
-    fn child_field(&mut self, child: &Child, name: &str, span: Span) -> Checked<Option<Child>> {
-        let Some(field) = self.checker.field_id(child.block, name) else { return Ok(None) };
-        let entry = self.checker.field(child.block, field).ok_or(Reported)?.clone();
-        let mut with = super::dims::Translation { members: Some(child.block), ..Default::default() };
-        let parameters = self.checker.block_parameters(child.block)?;
-        for (parameter, argument) in parameters.parameters.iter().zip(&child.arguments) {
-            with.parameters.insert(parameter.name.node.clone(), argument.clone());
-        }
-        if let Some(condition) = &entry.condition {
-            let condition = self.translate(condition, &with);
-            let needed = self.facts_of(&condition, true);
-            self.require_known(&needed, name, span, entry.span)?;
-        }
-        match entry.kind {
-            FieldKind::Child { block, arguments } => {
-                let arguments = arguments.iter().map(|a| self.translate(a, &with)).collect();
-                let receiver = match &child.receiver {
-                    Receiver::Field(path) => Receiver::Field(path.iter().copied().chain([field]).collect()),
-                    Receiver::Item { item, path } => {
-                        Receiver::Item { item: *item, path: path.iter().copied().chain([field]).collect() }
-                    }
-                };
-                Ok(Some(Child { receiver, block, arguments }))
-            }
-            FieldKind::State(_) => {
-                self.fail(Code::StateMisuse, span, format!("the state `{name}` is named only in its own block"))
-            }
-            FieldKind::Children { .. } => self.unsupported(span, "an array of blocks inside another block's field"),
-            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Let(_) => {
-                self.fail(Code::UnknownName, span, format!("`{name}` is named only in its own block"))
-            }
-        }
-    }
-
-    fn member_of(&mut self, value: &ast::Expr, name: &ast::Name, span: Span) -> Checked<Item> {
-        match self.expr(value)? {
-            Item::Section(section) => {
-                let path = [section.clone(), name.node.clone()];
-                if let Some(found) = self.config_name(&path, span) {
-                    return found.map(Item::Load);
-                }
-                let message = format!("the section `{section}` has no `{}`", name.node);
-                let mut error = Diagnostic::new(Code::UnknownName, name.span, message).label("not known");
-                let known: Vec<String> = self.checker.config.section_names(&section).map(str::to_string).collect();
-                if let Some(near) = suggest(&name.node, known.iter().map(String::as_str)) {
-                    error = error.help(format!("did you mean `{section}.{near}`?"));
-                }
-                Err(self.error(error))
-            }
-            Item::Child(child) => match self.child_field(&child, &name.node, name.span)? {
-                Some(inner) => Ok(Item::Child(inner)),
-                None => {
-                    let message =
-                        format!("the block `{}` has no field `{}`", self.checker.block_name(child.block), name.node);
-                    self.fail(Code::UnknownName, name.span, message)
-                }
-            },
-            Item::Value(value) => match self.ty(value).clone() {
-                Type::Matrix(shape) => self.matrix_member(value, &shape, name, span),
-                Type::Tensor(_) => {
-                    let message = format!("a tensor has no member `{}`", name.node);
-                    self.fail(Code::UnknownName, name.span, message)
-                }
-            },
-            item => {
-                let found = self.describe(&item);
-                self.fail(Code::UnknownName, name.span, format!("{found} has no member `{}`", name.node))
-            }
-        }
-    }
-
-    /// `w.packed`, `w.codes`, ...
-    fn matrix_member(&mut self, value: ValueId, shape: &Shape, name: &ast::Name, span: Span) -> Checked<Item> {
-        let attribute = |attribute, ty| load(LoadKind::Matrix(value, attribute), ty, span);
-        let bits = attribute(MatrixAttribute::Bits, LoadType::Int);
-        let group = attribute(MatrixAttribute::Group, LoadType::Int);
-        let (prim, dtype, per_word) = match name.node.as_str() {
-            "packed" => return Ok(Item::Load(attribute(MatrixAttribute::Packed, LoadType::Bool))),
-            "bits" => return Ok(Item::Load(bits)),
-            "group" => return Ok(Item::Load(group)),
-            "dense" => (Prim::MatrixDense, DType::F, None),
-            "codes" => (Prim::MatrixCodes, DType::U32, Some(true)),
-            "scales" => (Prim::MatrixScales, DType::F, Some(false)),
-            "biases" => (Prim::MatrixBiases, DType::F, Some(false)),
-            other => {
-                let known = ["packed", "bits", "group", "dense", "codes", "scales", "biases"];
-                let mut error =
-                    Diagnostic::new(Code::UnknownName, name.span, format!("a matrix has no member `{other}`"));
-                error = match suggest(other, known) {
-                    Some(near) => error.help(format!("did you mean `{near}`?")),
-                    None => {
-                        error.help("a matrix has `packed`, `dense`, `codes`, `scales`, `biases`, `bits` and `group`")
-                    }
-                };
-                return Err(self.error(error));
-            }
-        };
-        let mut shape = shape.clone();
-        if let Some(codes) = per_word
-            && let Some(last) = shape.dims.pop()
-        {
-            let bits = self.dim_or_atom(&bits);
-            let group = self.dim_or_atom(&group);
-            let last = if codes {
-                last.times(&bits).and_then(|d| d.over(&crate::dim::Dim::int(32)))
-            } else {
-                last.over(&group)
-            };
-            shape.dims.push(self.sound(last, span)?);
-        }
-        Ok(Item::Value(self.emit(prim, vec![value], TensorType { dtype, shape }, span)))
-    }
-
-    fn subscript(&mut self, value: &ast::Expr, slots: &[ast::Slot], span: Span) -> Checked<Item> {
-        match (self.expr(value)?, slots) {
-            (Item::Value(operand), slots) => match self.ty(operand).clone() {
-                Type::Tensor(ty) => self.slice(operand, ty, slots, span).map(Item::Value),
-                Type::Matrix(shape) => self.matrix_rows(operand, &shape, slots, span).map(Item::Value),
-            },
-            (Item::Load(list), [ast::Slot::At(at)]) => {
-                let LoadType::List(item) = list.ty.clone() else {
-                    let message = format!("{} has no items", super::load::type_name(&list.ty));
-                    return self.fail(Code::TypeMismatch, value.span, message);
-                };
-                let at = self.load(at)?;
-                let at = self.coerce(at, &LoadType::Int, "an index")?;
-                Ok(Item::Load(load(LoadKind::Index(Box::new(list), Box::new(at)), *item, span)))
-            }
-            (Item::Load(_), _) => self.fail(Code::TypeMismatch, span, "a list is indexed by one integer"),
-            (Item::List(_), _) => self.unsupported(span, "indexing a list of tensors"),
-            (other, _) => {
-                let found = self.describe(&other);
-                self.fail(Code::TypeMismatch, value.span, format!("{found} has no items"))
-            }
-        }
-    }
-
-    fn matrix_rows(&mut self, matrix: ValueId, shape: &Shape, slots: &[ast::Slot], span: Span) -> Checked<ValueId> {
-        let [ast::Slot::At(ids)] = slots else {
-            return self.fail(Code::PackedMisuse, span, "a matrix takes row indices only, `w[ids]`");
-        };
-        let item = self.expr(ids)?;
-        let Item::Value(rows) = item else {
-            return self.fail(Code::TypeMismatch, ids.span, "the rows of a matrix are named by an i32 tensor");
-        };
-        let ty = self.tensor_type(rows, ids.span)?;
-        if ty.dtype != DType::I32 {
-            return self.fail(Code::DtypeMismatch, ids.span, "the rows of a matrix are named by an i32 tensor");
-        }
-        if shape.pack {
-            return self.fail(Code::RankMismatch, span, "rows are taken from a matrix without `..`");
-        }
-        let mut result = ty.shape;
-        result.dims.extend(shape.dims[1..].iter().cloned());
-        Ok(self.emit_typed(Prim::MatrixRows, vec![matrix, rows], Type::Matrix(result), span))
-    }
-
-    // ---- probes ----
-
-    fn probe(&mut self, value: &ast::Expr, name: &ast::Text, span: Span) -> Checked<Item> {
-        let item = self.expr(value)?;
-        let Item::Value(probed) = item else {
-            let found = self.describe(&item);
-            return self.fail(Code::TypeMismatch, value.span, format!("a probe names a tensor, this is {found}"));
-        };
-        self.tensor_type(probed, value.span)?;
-        let name = self.pattern(name)?;
-        self.push(Statement::Probe { value: probed, name, span });
-        Ok(Item::Value(probed))
-    }
-
-    /// `"layer.{i}.attn"`: text and holes. A hole is a name, or a name of a section.
-    fn pattern(&mut self, text: &ast::Text) -> Checked<Vec<PatternPart>> {
-        let mut parts = Vec::new();
-        let mut rest = text.node.as_str();
-        while let Some(open) = rest.find('{') {
-            let Some(close) = rest[open..].find('}').map(|c| open + c) else {
-                return self.fail(Code::TypeMismatch, text.span, "a hole `{..}` that is never closed");
-            };
-            if open > 0 {
-                parts.push(PatternPart::Text(rest[..open].to_string()));
-            }
-            let mut item = None;
-            for word in rest[open + 1..close].split('.') {
-                let name = ast::Name { node: word.trim().to_string(), span: text.span };
-                item = Some(match item {
-                    None => self.name(&name.node, name.span)?,
-                    Some(Item::Section(section)) => match self.config_name(&[section, name.node.clone()], text.span) {
-                        Some(found) => Item::Load(found?),
-                        None => return self.fail(Code::UnknownName, text.span, format!("there is no `{}`", name.node)),
-                    },
-                    Some(_) => return self.fail(Code::TypeMismatch, text.span, "a hole holds a name"),
-                });
-            }
-            match item {
-                Some(Item::Load(value)) if matches!(value.ty, LoadType::Int | LoadType::Text) => {
-                    parts.push(PatternPart::Hole(value));
-                }
-                _ => {
-                    return self.fail(Code::TypeMismatch, text.span, "a hole holds an integer or a name known at load");
-                }
-            }
-            rest = &rest[close + 1..];
-        }
-        if !rest.is_empty() {
-            parts.push(PatternPart::Text(rest.to_string()));
-        }
-        if parts.is_empty() {
-            return self.fail(Code::TypeMismatch, text.span, "a probe needs a name");
-        }
-        Ok(parts)
+        LoadKind::Block { lets, value } => go(value) || lets.iter().any(|(_, v)| go(v)),
+        LoadKind::Int(_)
+        | LoadKind::Float(_)
+        | LoadKind::Bool(_)
+        | LoadKind::Text(_)
+        | LoadKind::Pi
+        | LoadKind::Config(_)
+        | LoadKind::Parameter(_)
+        | LoadKind::Member(_)
+        | LoadKind::Free(_)
+        | LoadKind::Size(_)
+        | LoadKind::Matrix(..) => false,
     }
 }
 

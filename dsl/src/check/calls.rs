@@ -227,6 +227,19 @@ impl Lowering<'_, '_> {
             with.parameters.entry(parameter.name.node.clone()).or_insert_with(|| argument.clone());
         }
         with.members = Some(child.block);
+        if self.checker.has_state(child.block) {
+            for name in ["B", "T"] {
+                if let Some(dim) = with.free.get(name)
+                    && !matches!(dim.as_atom().map(|a| &a.load.kind), Some(LoadKind::Free(n)) if n == name)
+                {
+                    let message = format!("`{shown}` holds state, and gets `{dim}` for its `{name}`");
+                    return Err(self.error(
+                        Diagnostic::new(Code::StateMisuse, span, message)
+                            .help("`B` and `T` of a block with state are the rows and positions of the whole call"),
+                    ));
+                }
+            }
+        }
         self.check_values(&shown, &signature, &bound, &mut with, DType::F)?;
         let outs = self.call_results(&signature, &with, DType::F, span)?;
         let arguments = bound.into_iter().map(Bound::into_argument).collect();

@@ -21,8 +21,9 @@ struct Entry {
     ty: LoadType,
     /// The strings of a `one_of`.
     options: Option<Vec<String>>,
-    /// Facts that must be known where it is named.
+    /// Facts that must be known where it is named, and the condition they come from as written.
     needed: Vec<String>,
+    written: String,
     /// Of a `let`.
     value: Option<Load>,
     dim: Option<Dim>,
@@ -34,6 +35,7 @@ struct Entry {
 #[derive(Debug, Clone)]
 struct SectionEntry {
     needed: Vec<String>,
+    written: String,
     span: Span,
 }
 
@@ -43,6 +45,8 @@ pub(crate) struct ConfigTable {
     entries: BTreeMap<ConfigPath, Option<Entry>>,
     sections: HashMap<String, SectionEntry>,
     spans: BTreeMap<ConfigPath, Span>,
+    /// Every name of the item, read or not.
+    all: HashMap<String, Span>,
 }
 
 impl ConfigTable {
@@ -77,6 +81,11 @@ impl ConfigTable {
         section.or_else(|| self.spans.get(&vec![name.to_string()]).copied())
     }
 
+    /// Where a name is defined that has not been read yet.
+    pub fn later(&self, name: &str) -> Option<Span> {
+        self.all.get(name).copied()
+    }
+
     pub fn has_section(&self, name: &str) -> bool {
         self.sections.contains_key(name)
     }
@@ -96,6 +105,21 @@ impl<'a> Checker<'a> {
     /// Checks every `config` item of the family.
     pub fn check_config(&mut self, items: &'a [ast::Item]) -> Vec<Setting> {
         let mut settings = Vec::new();
+        for item in items {
+            if let ast::Item::Config(list) = item {
+                for setting in list {
+                    match setting {
+                        ast::Setting::Section { name, .. }
+                        | ast::Setting::Field { name, .. }
+                        | ast::Setting::Limit { name, .. }
+                        | ast::Setting::Let { name, .. } => {
+                            self.config.all.insert(name.node.clone(), name.span);
+                        }
+                        ast::Setting::Require { .. } => {}
+                    }
+                }
+            }
+        }
         for item in items {
             if let ast::Item::Config(list) = item {
                 for setting in list {
@@ -137,8 +161,8 @@ impl<'a> Checker<'a> {
                     ));
                 }
                 let condition = self.condition(None, condition)?;
-                let needed = self.needed(None, condition.as_ref());
-                self.define_section(name, needed)?;
+                let (needed, written) = self.needed(None, condition.as_ref());
+                self.define_section(name, needed, written)?;
                 let settings = settings.iter().filter_map(|s| self.check_setting(s, Some(&name.node)).ok()).collect();
                 let keys = keys.iter().map(|k| k.node.clone()).collect();
                 Ok(Setting::Section(Section { name: name.node.clone(), keys, condition, settings }))
@@ -194,9 +218,18 @@ impl<'a> Checker<'a> {
                 Some(lowering.coerce(value, &load_type, &format!("the `else` of `{}`", name.node))?)
             }
         };
-        let needed = self.needed(section, condition.as_ref());
-        let entry =
-            Entry { ty: load_type, options, needed, value: None, dim: None, length: None, text: None, span: name.span };
+        let (needed, written) = self.needed(section, condition.as_ref());
+        let entry = Entry {
+            ty: load_type,
+            options,
+            needed,
+            written,
+            value: None,
+            dim: None,
+            length: None,
+            text: None,
+            span: name.span,
+        };
         let keys = keys.iter().map(|k| k.node.clone()).collect();
         let path = path(section, name);
         Ok((Setting::Field(ConfigField { path, ty: field_type, keys, otherwise, condition, span: name.span }), entry))
@@ -213,9 +246,18 @@ impl<'a> Checker<'a> {
         let mut lowering = self.in_config(section);
         let value = lowering.load(value)?;
         let value = lowering.coerce(value, &load_type, &format!("the limit `{}`", name.node))?;
-        let needed = self.needed(section, None);
-        let entry =
-            Entry { ty: load_type, options, needed, value: None, dim: None, length: None, text: None, span: name.span };
+        let (needed, written) = self.needed(section, None);
+        let entry = Entry {
+            ty: load_type,
+            options,
+            needed,
+            written,
+            value: None,
+            dim: None,
+            length: None,
+            text: None,
+            span: name.span,
+        };
         Ok((Setting::Limit { path: path(section, name), value }, entry))
     }
 
@@ -238,6 +280,7 @@ impl<'a> Checker<'a> {
             ty: value.ty.clone(),
             options: None,
             needed: Vec::new(),
+            written: String::new(),
             dim: (value.ty == LoadType::Int).then(|| lowering.dim_or_atom(&value)),
             length: list.then(|| match lowering.length_of(&value) {
                 // A length with no better text is known by the name of the list.
@@ -247,31 +290,34 @@ impl<'a> Checker<'a> {
                 }
                 length => length,
             }),
-            text: (!list).then(|| lowering.text(&value)),
+            text: Some(lowering.text_of_let(&path(section, name).join("."), &value)),
             value: Some(value.clone()),
             span: name.span,
         };
-        let needed = self.needed(section, condition.as_ref());
-        Ok((Setting::Let { path: path(section, name), value, condition }, Entry { needed, ..entry }))
+        let (needed, written) = self.needed(section, condition.as_ref());
+        Ok((Setting::Let { path: path(section, name), value, condition }, Entry { needed, written, ..entry }))
     }
 
-    fn needed(&mut self, section: Option<&str>, condition: Option<&Load>) -> Vec<String> {
+    /// The facts under which a name exists, and the condition as written.
+    fn needed(&mut self, section: Option<&str>, condition: Option<&Load>) -> (Vec<String>, String) {
         let lowering = Lowering::new(self, Home::Config, true);
-        let mut needed = match section.and_then(|s| lowering.checker.config.sections.get(s)) {
-            Some(section) => section.needed.clone(),
-            None => Vec::new(),
-        };
+        let (mut needed, mut written) = (Vec::new(), Vec::new());
+        if let Some(section) = section.and_then(|s| lowering.checker.config.sections.get(s)) {
+            needed.extend(section.needed.iter().cloned());
+            written.extend((!section.written.is_empty()).then(|| section.written.clone()));
+        }
         if let Some(condition) = condition {
             needed.extend(lowering.facts_of(condition, true));
+            written.push(lowering.written_condition(condition));
         }
-        needed
+        (needed, written.join(" & "))
     }
 
-    fn define_section(&mut self, name: &ast::Name, needed: Vec<String>) -> Checked<()> {
+    fn define_section(&mut self, name: &ast::Name, needed: Vec<String>, written: String) -> Checked<()> {
         if let Some(first) = self.config.defined_at(&name.node) {
             return Err(self.twice(name, first));
         }
-        self.config.sections.insert(name.node.clone(), SectionEntry { needed, span: name.span });
+        self.config.sections.insert(name.node.clone(), SectionEntry { needed, written, span: name.span });
         Ok(())
     }
 
@@ -373,7 +419,8 @@ impl Lowering<'_, '_> {
         let entry = self.checker.config.entries.get(path)?;
         let Some(entry) = entry else { return Some(Err(Reported)) };
         let (needed, defined, ty) = (entry.needed.clone(), entry.span, entry.ty.clone());
-        if let Err(reported) = self.require_known(&needed, &path.join("."), span, defined) {
+        let written = entry.written.clone();
+        if let Err(reported) = self.require_known(&needed, &written, &path.join("."), span, defined) {
             return Some(Err(reported));
         }
         Some(Ok(Load { kind: LoadKind::Config(path.to_vec()), ty, span }))

@@ -126,6 +126,18 @@ impl Lowering<'_, '_> {
         }
     }
 
+    /// The text of a `let`: that of its value, or its name where the value is a list or the text grows too long.
+    pub fn text_of_let(&self, name: &str, value: &Load) -> String {
+        let list = matches!(value.ty, LoadType::List(_));
+        let text = if list { None } else { Some(self.text(value)) };
+        match text {
+            Some(text) if text.len() <= 2000 => text,
+            // A name that hides another must not read the same.
+            _ if self.find(name).is_some() => format!("{name}#{}", self.checker.locals.len()),
+            _ => name.to_string(),
+        }
+    }
+
     fn texts(&self, values: &[Load]) -> String {
         values.iter().map(|v| self.text(v)).collect::<Vec<_>>().join(", ")
     }
@@ -150,13 +162,7 @@ impl Lowering<'_, '_> {
                 Some(defined) => self.text(&defined),
                 None => format!("member {}", field.0),
             },
-            LoadKind::Local(local) => {
-                let local = &self.checker.locals[local.0 as usize];
-                match &local.value {
-                    Some(value) => self.text(value),
-                    None => local.text.clone(),
-                }
-            }
+            LoadKind::Local(local) => self.checker.locals[local.0 as usize].text.clone(),
             LoadKind::Dim(dim) => dim.to_string(),
             LoadKind::Size(value) => format!("size({})", self.value_text(*value)),
             LoadKind::Matrix(value, attribute) => {

@@ -133,6 +133,10 @@ impl<'a> Checker<'a> {
     }
 }
 
+fn tensors(n: usize) -> String {
+    if n == 1 { "one tensor".into() } else { format!("{n} tensors") }
+}
+
 /// Depth first; the first edge back to an op on the path.
 fn visit(op: usize, calls: &[Vec<(OpId, Span)>], state: &mut [u8], found: &mut Option<(OpId, Span)>) {
     if state[op] != 0 {
@@ -201,7 +205,8 @@ impl Lowering<'_, '_> {
             _ => self.values_of(item, end)?,
         };
         if results.len() != types.len() {
-            let message = format!("the body has {} values, the signature declares {}", results.len(), types.len());
+            let message =
+                format!("the body gives {}, the signature declares {}", tensors(results.len()), tensors(types.len()));
             return self.fail(Code::TypeMismatch, end, message);
         }
         for (value, ty) in results.iter().zip(types) {

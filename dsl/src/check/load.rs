@@ -102,7 +102,7 @@ impl Lowering<'_, '_> {
             (LoadType::Int, LoadType::Float) => Ok((to_float(a), b)),
             (LoadType::Float, LoadType::Int) => Ok((a, to_float(b))),
             (x, y) => {
-                let message = format!("{} and {} are no two values of one type", type_name(x), type_name(y));
+                let message = format!("one side is {}, the other {}", type_name(x), type_name(y));
                 self.fail(Code::TypeMismatch, span, message)
             }
         }

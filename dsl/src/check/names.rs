@@ -44,7 +44,8 @@ impl<'a> Checker<'a> {
                 continue;
             }
             let word = name.node.as_str();
-            if RESERVED.contains(&word) || ops::primitive(word).is_some() {
+            let function = super::load::function(word).is_some() || word == "pi";
+            if RESERVED.contains(&word) || ops::primitive(word).is_some() || function {
                 let message = format!("`{word}` is a word of the language and names nothing else");
                 self.report(Diagnostic::new(Code::DuplicateName, name.span, message).label("a primitive or a type"));
                 continue;
@@ -139,10 +140,10 @@ impl<'a> Lowering<'_, 'a> {
         if !self.sees_config {
             return None;
         }
-        if let Some(section) = self.section.clone() {
-            if let Some(found) = self.config_name(&[section, name.to_string()], span) {
-                return Some(found.map(Item::Load));
-            }
+        if let Some(section) = self.section.clone()
+            && let Some(found) = self.config_name(&[section, name.to_string()], span)
+        {
+            return Some(found.map(Item::Load));
         }
         if let Some(found) = self.config_name(&[name.to_string()], span) {
             return Some(found.map(Item::Load));
@@ -154,8 +155,9 @@ impl<'a> Lowering<'_, 'a> {
     fn member(&mut self, block: BlockId, field: FieldId, span: Span) -> Checked<Item> {
         let Some(entry) = self.checker.field(block, field) else { return Err(super::scope::Reported) };
         let (kind, needed, defined) = (entry.kind.clone(), entry.needed.clone(), entry.span);
+        let written = entry.condition.as_ref().map(|c| self.written_condition(c)).unwrap_or_default();
         let name = entry.name.clone();
-        self.require_known(&needed, &name, span, defined)?;
+        self.require_known(&needed, &written, &name, span, defined)?;
         if let FieldKind::Let(value) = &kind {
             return Ok(Item::Load(load(LoadKind::Member(field), value.ty.clone(), span)));
         }
@@ -226,6 +228,10 @@ impl<'a> Lowering<'_, 'a> {
             Diagnostic::new(Code::UnknownName, span, format!("there is no `{name}` here")).label("not known");
         if self.checker.items.ops.contains_key(name) || ops::primitive(name).is_some() {
             error = error.help(format!("`{name}` is an op: call it with `{name}(..)`"));
+        } else if self.sees_config
+            && let Some(later) = self.checker.config.later(name)
+        {
+            error = error.help("the config is read from top to bottom: move it up").also(later, "defined further down");
         } else if let Some(section) = self.section_with(name) {
             error = error.help(format!("did you mean `{section}.{name}`?"));
         } else if let Some(near) = suggest(name, self.visible().iter().map(String::as_str)) {

@@ -1,7 +1,375 @@
 //! A probe name occurs once in a call, as far as names can tell.
+//!
+//! The graphs are walked with calls inlined. Inside a loop a name needs a hole for the loop's variable; two names that
+//! could come out the same must stand in arms that exclude each other. All graphs count as one call, because the
+//! runtime runs `embed`, `merge` and `forward` in one piece.
 
-use crate::{diagnostic::Diagnostic, ir::Program};
+use std::collections::HashMap;
 
-pub(crate) fn repeated(_program: &Program) -> Vec<Diagnostic> {
-    Vec::new()
+use crate::{
+    diagnostic::{Code, Diagnostic},
+    ir::*,
+    source::Span,
+};
+
+/// What a load value is worth to a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Symbol {
+    /// The variable of a loop that is being walked.
+    Turn(usize),
+    Literal(String),
+    /// An integer, or some text, that the walk does not know.
+    Integer,
+    Text,
+}
+
+/// One character of a name, or a hole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Char(char),
+    Digits,
+    Anything,
+}
+
+struct Occurrence {
+    shown: String,
+    tokens: Vec<Token>,
+    /// Which arm of which `if`; an `if` on config values alone is the same `if` wherever it stands.
+    arms: Vec<(String, bool)>,
+    span: Span,
+}
+
+struct Walk<'p> {
+    program: &'p Program,
+    ops_with_probes: Vec<bool>,
+    occurrences: Vec<Occurrence>,
+    errors: Vec<Diagnostic>,
+    loops: Vec<usize>,
+    next: usize,
+    arms: Vec<(String, bool)>,
+}
+
+#[derive(Clone, Default)]
+struct Names {
+    parameters: HashMap<String, Symbol>,
+    locals: HashMap<LocalId, Symbol>,
+    /// Items of loops over children: block, and the arguments it got.
+    items: HashMap<LocalId, (BlockId, HashMap<String, Symbol>)>,
+}
+
+pub(crate) fn repeated(program: &Program) -> Vec<Diagnostic> {
+    let mut walk = Walk {
+        program,
+        ops_with_probes: ops_with_probes(program),
+        occurrences: Vec::new(),
+        errors: Vec::new(),
+        loops: Vec::new(),
+        next: 0,
+        arms: Vec::new(),
+    };
+    let model = program.block(program.model);
+    for graph in model.functions.iter().filter(|f| f.graph) {
+        walk.region(&graph.body, Some(model), &mut Names::default());
+    }
+    let Walk { occurrences, mut errors, .. } = walk;
+    for (i, second) in occurrences.iter().enumerate() {
+        let clash = occurrences[..i].iter().find(|first| {
+            let apart = first.arms.iter().any(|(which, arm)| second.arms.iter().any(|(w, a)| w == which && a != arm));
+            !apart && meet(&first.tokens, &second.tokens)
+        });
+        if let Some(first) = clash {
+            let message = format!("the probe {:?} may occur twice in a call", second.shown);
+            let mut error = Diagnostic::new(Code::RepeatedProbe, second.span, message)
+                .help("a name stands for one tensor of a call: give this one a name of its own");
+            if first.span != second.span {
+                error = error.also(first.span, format!("named {:?} here", first.shown));
+            }
+            errors.push(error);
+        }
+    }
+    let mut said: Vec<Span> = Vec::new();
+    errors.retain(|e| {
+        let new = !said.contains(&e.span);
+        said.push(e.span);
+        new
+    });
+    errors
+}
+
+impl<'p> Walk<'p> {
+    fn region(&mut self, region: &'p Region, block: Option<&'p Block>, names: &mut Names) {
+        for statement in &region.statements {
+            self.statement(statement, block, names);
+        }
+    }
+
+    fn statement(&mut self, statement: &'p Statement, block: Option<&'p Block>, names: &mut Names) {
+        match statement {
+            Statement::Probe { name, span, .. } => self.probe(name, *span, names),
+            Statement::Let { local, value, .. } => {
+                let symbol = symbol(value, names);
+                names.locals.insert(*local, symbol);
+            }
+            Statement::CallOp { op, arguments, .. } => {
+                if self.ops_with_probes[op.0 as usize]
+                    && let OpKind::Tensor { function, .. } = &self.program.op(*op).kind
+                {
+                    let mut inner = Names { parameters: given(function, arguments, names), ..Names::default() };
+                    self.region(&function.body, None, &mut inner);
+                }
+            }
+            Statement::CallBlock { receiver, block: callee, function, arguments, .. } => {
+                let callee = self.program.block(*callee);
+                let function = callee.function(*function);
+                let mut parameters = self.receiver(receiver, block, names);
+                parameters.extend(given(function, arguments, names));
+                let mut inner = Names { parameters, ..Names::default() };
+                self.region(&function.body, Some(callee), &mut inner);
+            }
+            Statement::If { condition, then, otherwise, .. } => {
+                let which = match config_text(condition) {
+                    Some(text) => text,
+                    None => {
+                        self.next += 1;
+                        format!("#{}", self.next)
+                    }
+                };
+                for (region, arm) in [(then, true), (otherwise, false)] {
+                    self.arms.push((which.clone(), arm));
+                    self.region(region, block, &mut names.clone());
+                    self.arms.pop();
+                }
+            }
+            Statement::For { over, index, body, .. } => {
+                self.next += 1;
+                let turn = self.next;
+                let mut inner = names.clone();
+                match over {
+                    LoopOver::Range { variable, .. } => {
+                        inner.locals.insert(*variable, Symbol::Turn(turn));
+                    }
+                    LoopOver::List { variable, list } => {
+                        let item = match &list.ty {
+                            LoadType::List(item) if **item == LoadType::Int => Symbol::Integer,
+                            _ => Symbol::Text,
+                        };
+                        inner.locals.insert(*variable, item);
+                    }
+                    LoopOver::Children { item, field } => {
+                        if let Some(FieldKind::Children { block, arguments, variable, .. }) =
+                            block.map(|b| &b.field(*field).kind)
+                        {
+                            let mut here = names.clone();
+                            here.locals.insert(*variable, Symbol::Turn(turn));
+                            let arguments = self.child_arguments(*block, arguments, &here);
+                            inner.items.insert(*item, (*block, arguments));
+                        }
+                    }
+                }
+                if let Some(index) = index {
+                    inner.locals.insert(*index, Symbol::Turn(turn));
+                }
+                self.loops.push(turn);
+                self.region(body, block, &mut inner);
+                self.loops.pop();
+            }
+            Statement::Prim { .. }
+            | Statement::Weight { .. }
+            | Statement::StateRead { .. }
+            | Statement::StateWrite { .. } => {}
+        }
+    }
+
+    fn child_arguments(&self, block: BlockId, arguments: &[Load], names: &Names) -> HashMap<String, Symbol> {
+        let parameters = &self.program.block(block).parameters;
+        parameters.iter().zip(arguments).map(|(p, a)| (p.name.clone(), symbol(a, names))).collect()
+    }
+
+    /// The block parameters of the receiver.
+    fn receiver(&self, receiver: &Receiver, block: Option<&'p Block>, names: &Names) -> HashMap<String, Symbol> {
+        let (mut at, mut known, path) = match receiver {
+            Receiver::Field(path) => (block, names.clone(), path),
+            Receiver::Item { item, path } => match names.items.get(item) {
+                Some((block, arguments)) => {
+                    let known = Names { parameters: arguments.clone(), ..Names::default() };
+                    (Some(self.program.block(*block)), known, path)
+                }
+                None => return HashMap::new(),
+            },
+        };
+        for field in path {
+            let Some(FieldKind::Child { block, arguments }) = at.map(|b| &b.field(*field).kind) else {
+                return HashMap::new();
+            };
+            known = Names { parameters: self.child_arguments(*block, arguments, &known), ..Names::default() };
+            at = Some(self.program.block(*block));
+        }
+        known.parameters
+    }
+
+    fn probe(&mut self, name: &[PatternPart], span: Span, names: &Names) {
+        let mut tokens = Vec::new();
+        let mut shown = String::new();
+        let mut turns = Vec::new();
+        for part in name {
+            match part {
+                PatternPart::Text(text) => {
+                    tokens.extend(text.chars().map(Token::Char));
+                    shown += text;
+                }
+                PatternPart::Hole(value) => match symbol(value, names) {
+                    Symbol::Literal(text) => {
+                        tokens.extend(text.chars().map(Token::Char));
+                        shown += &text;
+                    }
+                    Symbol::Turn(turn) => {
+                        tokens.push(Token::Digits);
+                        turns.push(turn);
+                        shown += "{..}";
+                    }
+                    Symbol::Integer => {
+                        tokens.push(Token::Digits);
+                        shown += "{..}";
+                    }
+                    Symbol::Text => {
+                        tokens.push(Token::Anything);
+                        shown += "{..}";
+                    }
+                },
+            }
+        }
+        if self.loops.iter().any(|turn| !turns.contains(turn)) {
+            let message = format!("the probe {shown:?} occurs in every turn of a loop");
+            self.errors.push(
+                Diagnostic::new(Code::RepeatedProbe, span, message)
+                    .label("the same name each time")
+                    .help("put the loop's variable into the name, such as `\"layer.{i}\"`"),
+            );
+        }
+        self.occurrences.push(Occurrence { shown, tokens, arms: self.arms.clone(), span });
+    }
+}
+
+fn symbol(value: &Load, names: &Names) -> Symbol {
+    let unknown = if value.ty == LoadType::Int { Symbol::Integer } else { Symbol::Text };
+    match &value.kind {
+        LoadKind::Int(n) => Symbol::Literal(n.to_string()),
+        LoadKind::Text(text) => Symbol::Literal(text.clone()),
+        LoadKind::Parameter(name) => names.parameters.get(name).cloned().unwrap_or(unknown),
+        LoadKind::Local(local) => names.locals.get(local).cloned().unwrap_or(unknown),
+        _ => unknown,
+    }
+}
+
+fn given(function: &Function, arguments: &[Argument], names: &Names) -> HashMap<String, Symbol> {
+    let pairs = function.parameters.iter().zip(arguments);
+    pairs
+        .filter_map(|(parameter, argument)| match argument {
+            Argument::Load(value) => Some((parameter.name.clone(), symbol(value, names))),
+            Argument::Value(_) => None,
+        })
+        .collect()
+}
+
+/// The text of a condition that only looks at the config.
+fn config_text(value: &Load) -> Option<String> {
+    Some(match &value.kind {
+        LoadKind::Config(path) => path.join("."),
+        LoadKind::Int(n) => n.to_string(),
+        LoadKind::Float(x) => format!("{x:?}"),
+        LoadKind::Bool(b) => b.to_string(),
+        LoadKind::Text(t) => format!("{t:?}"),
+        LoadKind::Unary(op, a) => format!("{op:?}({})", config_text(a)?),
+        LoadKind::Binary(op, a, b) => format!("({} {op:?} {})", config_text(a)?, config_text(b)?),
+        _ => return None,
+    })
+}
+
+fn ops_with_probes(program: &Program) -> Vec<bool> {
+    fn probes(region: &Region, known: &[bool]) -> bool {
+        region.statements.iter().any(|s| match s {
+            Statement::Probe { .. } => true,
+            Statement::CallOp { op, .. } => known[op.0 as usize],
+            Statement::If { then, otherwise, .. } => probes(then, known) || probes(otherwise, known),
+            Statement::For { body, .. } => probes(body, known),
+            Statement::Prim { .. }
+            | Statement::Let { .. }
+            | Statement::Weight { .. }
+            | Statement::StateRead { .. }
+            | Statement::StateWrite { .. }
+            | Statement::CallBlock { .. } => false,
+        })
+    }
+    let mut known = vec![false; program.ops.len()];
+    loop {
+        let next: Vec<bool> = program
+            .ops
+            .iter()
+            .map(|op| match &op.kind {
+                OpKind::Tensor { function, .. } => probes(&function.body, &known),
+                OpKind::Load { .. } => false,
+            })
+            .collect();
+        if next == known {
+            return known;
+        }
+        known = next;
+    }
+}
+
+/// Whether two names can come out the same: a hole for an integer takes digits, any other hole takes anything.
+fn meet(a: &[Token], b: &[Token]) -> bool {
+    match (a.first(), b.first()) {
+        (None, None) => true,
+        (None, Some(_)) | (Some(_), None) => false,
+        (Some(Token::Char(x)), Some(Token::Char(y))) => x == y && meet(&a[1..], &b[1..]),
+        (Some(hole @ (Token::Digits | Token::Anything)), _) => {
+            takes(*hole, b).any(|n| meet(&a[1..], &b[n..]))
+                || b.first().is_some_and(|t| !matches!(t, Token::Char(_)))
+                    && takes(b[0], a).any(|n| meet(&a[n..], &b[1..]))
+        }
+        (Some(Token::Char(_)), Some(hole)) => takes(*hole, a).any(|n| meet(&a[n..], &b[1..])),
+    }
+}
+
+/// How many tokens of `other` a hole can stand for.
+fn takes(hole: Token, other: &[Token]) -> impl Iterator<Item = usize> {
+    let fits = move |t: &Token| match (hole, t) {
+        (Token::Digits, Token::Char(c)) => c.is_ascii_digit(),
+        _ => true,
+    };
+    1..=other.iter().take_while(|t| fits(t)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Token, meet};
+
+    fn tokens(text: &str) -> Vec<Token> {
+        text.chars()
+            .map(|c| match c {
+                '#' => Token::Digits,
+                '*' => Token::Anything,
+                c => Token::Char(c),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn names_meet_where_holes_allow() {
+        for (a, b, expected) in [
+            ("layer.#", "layer.#", true),
+            ("layer.#", "layer.12", true),
+            ("layer.#", "layer.#.attn", false),
+            ("layer.#", "layer.last", false),
+            ("#.attn", "*", true),
+            ("a*c", "ab#", false),
+            ("a*", "*b", true),
+            ("embed", "embed", true),
+            ("embed", "embeds", false),
+        ] {
+            assert_eq!(meet(&tokens(a), &tokens(b)), expected, "{a} {b}");
+            assert_eq!(meet(&tokens(b), &tokens(a)), expected, "{b} {a}");
+        }
+    }
 }

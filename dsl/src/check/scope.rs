@@ -55,6 +55,7 @@ pub(crate) struct Binding {
 /// A load-stage local.
 #[derive(Debug, Clone)]
 pub(crate) struct Local {
+    /// Of a variable its name, of a `let` the text of its value.
     pub text: String,
     pub value: Option<Load>,
     /// For integers that are polynomials.

@@ -98,8 +98,8 @@ impl Lowering<'_, '_> {
     fn written_at(&mut self, ty: &ast::Type, depth: usize) -> Checked<Written> {
         match &ty.kind {
             ast::TypeKind::Tuple(items) => {
-                let items: Vec<_> = items.iter().map(|t| self.written_at(t, depth)).collect();
-                Ok(Written::Tuple(items.into_iter().collect::<Checked<_>>()?))
+                let items: Checked<Vec<_>> = items.iter().map(|t| self.written_at(t, depth)).collect();
+                Ok(Written::Tuple(items?))
             }
             ast::TypeKind::List { item, length } => match self.written_at(item, depth)? {
                 Written::Load { ty, .. } => {

@@ -65,6 +65,8 @@ codes! {
         "Config fields are visible in the whole file. No local name, field or parameter may take one of their names.";
     RecursiveDefinition = 104, "a definition that contains itself",
         "Ops, blocks and types are inlined, so none may reach itself.";
+    NotMutable = 105, "an assignment to a name that cannot change",
+        "A name that is assigned is declared with `let mut`, or as a `mut` parameter.";
 
     TypeMismatch = 201, "a value of the wrong type",
         "The value has another type than this place needs.";

@@ -42,7 +42,9 @@ impl Equations {
 /// Solves `zero == 0` for the atom that reads best on the left: one that stands alone, with factor 1, and is itself
 /// an expression (`len(kinds)`) rather than a name.
 fn solve(zero: &Dim) -> Option<(Atom, Dim)> {
-    let mut best: Option<((bool, bool, bool, String), Atom, Dim)> = None;
+    /// Alone in its term, with factor 1, an expression, and the text to make the choice fixed.
+    type Rank = (bool, bool, bool, String);
+    let mut best: Option<(Rank, Atom, Dim)> = None;
     for (monomial, ratio) in zero.terms() {
         for (atom, power) in monomial.powers() {
             let elsewhere = zero.terms().filter(|(m, _)| m.powers().any(|(a, _)| a == atom)).count() > 1;

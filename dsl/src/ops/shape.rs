@@ -178,9 +178,20 @@ fn concat(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
     let Item::List(items) = lowering.expr(parts)? else {
         return lowering.fail(Code::TypeMismatch, parts.span, "`concat` takes a list of tensors");
     };
+    // Where each part is written, for messages.
+    let written: Vec<Span> = match &parts.kind {
+        ExprKind::List(list) => list
+            .iter()
+            .map(|dim| match dim {
+                ast::DimExpr::Dim(part) => part.span,
+                ast::DimExpr::Rest(span) => *span,
+            })
+            .collect(),
+        _ => vec![parts.span; items.len()],
+    };
     let mut values = Vec::new();
-    for item in items {
-        values.extend(lowering.values_of(item, parts.span)?);
+    for (item, span) in items.into_iter().zip(&written) {
+        values.extend(lowering.values_of(item, *span)?);
     }
     let Some(first) = values.first().copied() else {
         return lowering.fail(Code::TypeMismatch, parts.span, "`concat` needs at least one tensor");
@@ -189,9 +200,9 @@ fn concat(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
     let axis = lowering.axis(axis, &first.shape)?;
     let place = place_of(axis, &first.shape);
     let mut total = first.shape.dims[place].clone();
-    for value in &values[1..] {
+    for (i, value) in values.iter().enumerate().skip(1) {
         let ty = lowering.tensor_type(*value, parts.span)?;
-        let at = lowering.values[value.0 as usize].span;
+        let at = written.get(i).copied().unwrap_or(parts.span);
         if ty.dtype != first.dtype {
             let message = format!("`concat` meets {} and {}", dtype_name(first.dtype), dtype_name(ty.dtype));
             return lowering.fail(Code::DtypeMismatch, at, message);
@@ -260,7 +271,8 @@ impl Lowering<'_, '_> {
         let written = &slots[usize::from(rest)..];
         let rank = ty.shape.dims.len();
         if written.len() > rank || (!rest && (ty.shape.pack || written.len() != rank)) {
-            let message = format!("{} slots for {}", written.len(), self.shape_of(&ty.shape));
+            let slots = if written.len() == 1 { "one slot".into() } else { format!("{} slots", written.len()) };
+            let message = format!("{slots} for {}", self.shape_of(&ty.shape));
             let mut error = Diagnostic::new(Code::RankMismatch, span, message);
             if !rest {
                 error = error.help("`..` in front stands for the axes that are not listed");
