@@ -167,7 +167,7 @@ fn wrong_dtype() {
         "model.norm.weight" => Some((Dtype::I32, shape, bytes)),
         _ => Some((dtype, shape, bytes)),
     });
-    refused(generate(dir.path(), &[]), &["model.norm.weight", "I32"]);
+    refused(generate(dir.path(), &[]), &["model.norm.weight", "i32", "float"]);
 }
 
 #[test]

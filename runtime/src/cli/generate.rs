@@ -33,10 +33,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
     /// 0 takes the most likely token always
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     temperature: f32,
     /// Smallest set of tokens whose probabilities reach P
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     top_p: f32,
     /// Only the K most likely tokens; 0 is no limit
     #[arg(long, value_name = "K", default_value_t = 0)]
