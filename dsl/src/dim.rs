@@ -279,3 +279,75 @@ impl fmt::Display for Dim {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ir::{LoadKind, LoadType},
+        source::{PRELUDE, Span},
+    };
+
+    fn dim(name: &str) -> Dim {
+        let span = Span { file: PRELUDE, start: 0, end: 0 };
+        let load = Box::new(Load { kind: LoadKind::Free(name.into()), ty: LoadType::Int, span });
+        Dim::atom(Atom { text: name.into(), load })
+    }
+
+    #[test]
+    fn division_is_exact() {
+        let (hidden, heads) = (dim("hidden"), dim("heads"));
+        assert_eq!(hidden.over(&heads).unwrap().times(&heads).unwrap(), hidden);
+        let half = hidden.over(&Dim::int(2)).unwrap();
+        assert_eq!(half.plus(&half).unwrap(), hidden);
+        assert!(hidden.over(&hidden).unwrap().is_one());
+    }
+
+    #[test]
+    fn sums_and_products_have_one_form() {
+        let (a, b) = (dim("a"), dim("b"));
+        let sum = a.plus(&b).unwrap();
+        let square = sum.times(&sum).unwrap();
+        assert_eq!(square.to_string(), "a * a + 2 * a * b + b * b");
+        assert_eq!(sum.minus(&b).unwrap(), a);
+        assert_eq!(a.minus(&a).unwrap().as_int(), Some(0));
+    }
+
+    #[test]
+    fn only_one_term_stands_below_the_bar() {
+        let (a, b) = (dim("a"), dim("b"));
+        let sum = a.plus(&Dim::int(1)).unwrap();
+        assert_eq!(b.over(&sum), Err(DimError::DivisionBySum));
+        assert_eq!(b.over(&Dim::int(0)), Err(DimError::DivisionByZero));
+    }
+
+    #[test]
+    fn a_fraction_divides_last() {
+        let codes = dim("K").times(&dim("bits")).unwrap().over(&Dim::int(32)).unwrap();
+        let (above, below) = codes.as_fraction().unwrap();
+        assert_eq!((above.to_string(), below.to_string()), ("K * bits".into(), "32".into()));
+    }
+
+    #[test]
+    fn products_of_products_do_not_grow_without_end() {
+        let mut grows = dim("a").plus(&dim("b")).unwrap();
+        let end = (0..40).find_map(|i| {
+            let wider = grows.plus(&dim(&format!("c{i}"))).ok()?;
+            match grows.times(&wider) {
+                Ok(product) => {
+                    grows = product;
+                    None
+                }
+                Err(error) => Some(error),
+            }
+        });
+        assert_eq!(end, Some(DimError::Overflow));
+    }
+
+    #[test]
+    fn substitution_keeps_the_normal_form() {
+        let sum = dim("N").times(&dim("W")).unwrap();
+        let replaced = sum.substitute(&|atom| (atom.text == "W").then(|| dim("D").over(&Dim::int(2)).unwrap()));
+        assert_eq!(replaced.unwrap().to_string(), "D * N / 2");
+    }
+}
