@@ -308,7 +308,7 @@ mod tests {
         let (a, b) = (dim("a"), dim("b"));
         let sum = a.plus(&b).unwrap();
         let square = sum.times(&sum).unwrap();
-        assert_eq!(square.to_string(), "a * a + 2 * a * b + b * b");
+        assert_eq!(square.to_string(), "2 * a * b + a * a + b * b");
         assert_eq!(sum.minus(&b).unwrap(), a);
         assert_eq!(a.minus(&a).unwrap().as_int(), Some(0));
     }
