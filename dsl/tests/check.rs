@@ -88,7 +88,8 @@ fn drafts_lack_only_what_is_not_built() {
 fn only_what_is_reached_is_in_the_program() {
     let program = fine("", "op unused(x: F[..]) -> F[..] { x * x }", "");
     assert!(program.ops.iter().all(|op| op.name != "unused" && op.name != "rope"));
-    assert!(program.ops.iter().any(|op| op.name == "linear_by_terms"), "reached through a twin");
+    // The twins of `linear` are reached through it alone.
+    assert!(program.ops.iter().any(|op| op.name.starts_with("linear_by_")));
     assert_eq!(program.blocks.len(), 2);
 }
 
