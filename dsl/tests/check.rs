@@ -278,6 +278,7 @@ fn damaged_families_never_panic() {
             }
             if let Err(failed) = compile_text("damaged.mgraph", &damaged.concat()) {
                 assert!(!failed.diagnostics.is_empty());
+                assert!(failed.diagnostics.iter().all(|d| d.message != "an item was not lowered"), "{failed}");
             }
         }
     }

@@ -328,6 +328,13 @@ impl<'a> Checker<'a> {
         checked: Checked<(Setting, Entry)>,
     ) -> Checked<Setting> {
         let path = path(section, name);
+        if name.node.starts_with(|c: char| c.is_ascii_uppercase()) {
+            let message = format!("`{}` begins with a capital, as free dims do", name.node);
+            self.report(
+                Diagnostic::new(Code::CapitalName, name.span, message)
+                    .help("begin a config name with a small letter: it is known at load"),
+            );
+        }
         let root = section.is_none().then(|| self.config.defined_at(&name.node)).flatten();
         if let Some(first) = root.or_else(|| self.config.spans.get(&path).copied()) {
             return Err(self.twice(name, first));

@@ -178,7 +178,10 @@ impl Lowering<'_, '_> {
                         .err();
                 }
                 ast::DimExpr::Dim(dim) => match self.dim(dim) {
-                    Ok(dim) => shape.dims.push(dim),
+                    Ok(size) if size.as_int().is_some_and(|n| n < 0) => {
+                        failed = self.fail::<()>(Code::TypeMismatch, dim.span, "a dim is not negative").err();
+                    }
+                    Ok(size) => shape.dims.push(size),
                     Err(reported) => failed = Some(reported),
                 },
             }

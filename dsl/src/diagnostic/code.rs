@@ -67,6 +67,8 @@ codes! {
         "Ops, blocks and types are inlined, so none may reach itself.";
     NotMutable = 105, "an assignment to a name that cannot change",
         "A name that is assigned is declared with `let mut`, or as a `mut` parameter.";
+    CapitalName = 106, "a config name that begins with a capital",
+        "A dim that begins with a capital is free: a call binds it. What is known at load begins with a small letter.";
 
     TypeMismatch = 201, "a value of the wrong type",
         "The value has another type than this place needs.";

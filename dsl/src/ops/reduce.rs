@@ -83,6 +83,10 @@ fn reduce(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
             return lowering.fail(Code::DtypeMismatch, x.span, message);
         }
     };
+    if let Some(i) = (1..axes.len()).find(|i| axes[..*i].contains(&axes[*i])) {
+        let message = format!("axis {} is listed twice", axes[i]);
+        return lowering.fail(Code::BadAxis, axis.span, message);
+    }
     let mut out = ty;
     for axis in &axes {
         let place = place_of(*axis, &out.shape);
