@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use mlx_rs::{Array, fast, ops};
 
-use super::{Matrix, raw};
+use super::{Matrix, ops as own, raw, streams};
 use crate::error::{Result, bail};
 
 /// `precise` computes in f32 whatever the dtype.
@@ -49,7 +49,13 @@ pub fn dequantize(w: &Matrix) -> Result<Array> {
 pub fn quantized_matmul(x: &Array, w: &Matrix) -> Result<Array> {
     match w {
         Matrix::Packed { codes, scales, biases, bits, group } => {
-            Ok(ops::quantized_matmul(x, codes, scales, biases, true, *group, *bits)?)
+            let rows = own::dim(codes, -2)?;
+            let work = x.size() as i64 * rows;
+            streams::by_rows(work, rows, |cut| {
+                let (codes, scales) = (streams::rows(codes, cut)?, streams::rows(scales, cut)?);
+                let biases = streams::rows(biases, cut)?;
+                Ok(ops::quantized_matmul(x, codes, scales, &biases, true, *group, *bits)?)
+            })
         }
         Matrix::Dense(_) => bail!("quantized_matmul needs a packed matrix"),
     }

@@ -58,6 +58,11 @@ impl Matrix {
         self.part(|codes, _, _| codes)
     }
 
+    /// The same memory as `codes`, byte by byte.
+    pub fn bytes(&self) -> Result<Array> {
+        ops::bytes(&self.codes()?)
+    }
+
     pub fn scales(&self) -> Result<Array> {
         self.part(|_, scales, _| scales)
     }

@@ -170,8 +170,10 @@ pub fn reshape(x: &Array, shape: &[i64]) -> Result<Array> {
     Ok(x.reshape(&sizes(shape.iter().copied())?)?)
 }
 
+/// Permutes the trailing axes, one per entry; leading ones stay.
 pub fn transpose(x: &Array, permutation: &[usize]) -> Result<Array> {
-    let axes: Vec<i32> = permutation.iter().map(|axis| *axis as i32).collect();
+    let leading = x.ndim().saturating_sub(permutation.len());
+    let axes: Vec<i32> = (0..leading).chain(permutation.iter().map(|a| leading + a)).map(|axis| axis as i32).collect();
     Ok(x.transpose_axes(&axes)?)
 }
 
@@ -181,6 +183,14 @@ pub fn broadcast(x: &Array, shape: &[i64]) -> Result<Array> {
 
 pub fn concat(parts: &[&Array], axis: i32) -> Result<Array> {
     Ok(ops::concatenate(parts, axis)?)
+}
+
+/// u32 words as their little-endian bytes, the last axis four times as long.
+pub fn bytes(words: &Array) -> Result<Array> {
+    raw::array("view", &[words], |out, stream| {
+        // SAFETY: the handle is live for the call, and `out` is writable.
+        unsafe { mlx_sys::mlx_view(out, words.as_ptr(), mlx_sys::mlx_dtype__MLX_UINT8, stream) }
+    })
 }
 
 /// Slices the trailing axes, one cut each; the leading ones stay whole.
