@@ -2,7 +2,7 @@
 //! cannot be built is recorded there and reported once, so these calls return no `Result`.
 
 use mgraph_dsl::ir::{Binary, Compare, LoadType, Prim, Reduce, TwinBackend, Type, Unary};
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
 use crate::{
@@ -143,6 +143,7 @@ impl Backend for Hlo {
             Prim::Update { axis } => along(quote!(update), axis),
             Prim::MatrixDense => plain(quote!(dense)),
             Prim::MatrixCodes => plain(quote!(codes)),
+            Prim::MatrixBytes => plain(quote!(bytes)),
             Prim::MatrixScales => plain(quote!(scales)),
             Prim::MatrixBiases => plain(quote!(biases)),
             Prim::MatrixRows => plain(quote!(rows)),
@@ -185,6 +186,10 @@ impl Backend for Hlo {
 
     fn state_update(&self, _: &TokenStream, _: &TokenStream, _: &TokenStream, _: i32) -> Option<Expr> {
         None
+    }
+
+    fn turn(&self, _: &[Ident]) -> TokenStream {
+        TokenStream::new()
     }
 
     fn kernels(&self) -> &'static [Kernel] {

@@ -1,7 +1,7 @@
 //! MLX: what each primitive is among the runtime's `mlx::ops`, which take references and return a `Result`.
 
 use mgraph_dsl::ir::{Binary, Compare, LoadType, Prim, Reduce, TwinBackend, Type, Unary};
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
 use crate::{
@@ -156,6 +156,7 @@ impl Backend for Mlx {
             Prim::Update { axis } => along(quote!(update), axis),
             Prim::MatrixDense => matrix(quote!(dense)),
             Prim::MatrixCodes => matrix(quote!(codes)),
+            Prim::MatrixBytes => matrix(quote!(bytes)),
             Prim::MatrixScales => matrix(quote!(scales)),
             Prim::MatrixBiases => matrix(quote!(biases)),
             Prim::MatrixRows => matrix(quote!(rows)),
@@ -194,6 +195,10 @@ impl Backend for Mlx {
     fn state_update(&self, place: &TokenStream, x: &TokenStream, positions: &TokenStream, axis: i32) -> Option<Expr> {
         let axis = Literal::i32_unsuffixed(axis);
         Some(Expr::fallible(quote!(cx.update_state(&#place, #x, #positions, #axis))))
+    }
+
+    fn turn(&self, carried: &[Ident]) -> TokenStream {
+        if carried.is_empty() { TokenStream::new() } else { quote!(cx.begin(&[#(&#carried),*])?;) }
     }
 
     fn kernels(&self) -> &'static [Kernel] {

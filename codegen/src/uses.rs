@@ -96,6 +96,7 @@ impl Uses {
                     | Prim::Update { .. }
                     | Prim::MatrixDense
                     | Prim::MatrixCodes
+                    | Prim::MatrixBytes
                     | Prim::MatrixScales
                     | Prim::MatrixBiases
                     | Prim::MatrixRows => {}

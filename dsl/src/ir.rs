@@ -76,8 +76,15 @@ pub enum Setting {
     Section(Section),
     Field(ConfigField),
     /// A deployment knob with its default.
-    Limit { path: ConfigPath, value: Load },
-    Let { path: ConfigPath, value: Load, condition: Option<Load> },
+    Limit {
+        path: ConfigPath,
+        value: Load,
+    },
+    Let {
+        path: ConfigPath,
+        value: Load,
+        condition: Option<Load>,
+    },
     Require(Require),
 }
 
@@ -185,10 +192,16 @@ pub enum LoadKind {
     If(Box<Load>, Box<Load>, Box<Load>),
     List(Vec<Load>),
     /// `[item for i, x in xs for j in a..b]`
-    Comprehension { item: Box<Load>, each: Vec<Each> },
+    Comprehension {
+        item: Box<Load>,
+        each: Vec<Each>,
+    },
     Index(Box<Load>, Box<Load>),
     /// A body of an all-load op or `if` arm: `let`s, then a value.
-    Block { lets: Vec<(LocalId, Load)>, value: Box<Load> },
+    Block {
+        lets: Vec<(LocalId, Load)>,
+        value: Box<Load>,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -379,8 +392,15 @@ pub struct Op {
 #[derive(Debug, Clone)]
 pub enum OpKind {
     /// Every parameter and the result are load values: runs at load, in f64.
-    Load { parameters: Vec<LoadParameter>, dims: Vec<LoadDim>, body: Load },
-    Tensor { function: Function, twins: Vec<Twin> },
+    Load {
+        parameters: Vec<LoadParameter>,
+        dims: Vec<LoadDim>,
+        body: Load,
+    },
+    Tensor {
+        function: Function,
+        twins: Vec<Twin>,
+    },
 }
 
 /// A free dim of an all-load op: the length of list parameter number `parameter`.
@@ -508,20 +528,65 @@ pub struct Region {
 
 #[derive(Debug, Clone)]
 pub enum Statement {
-    Prim { out: ValueId, op: Prim, arguments: Vec<ValueId>, span: Span },
+    Prim {
+        out: ValueId,
+        op: Prim,
+        arguments: Vec<ValueId>,
+        span: Span,
+    },
     /// A load-stage `let`.
-    Let { local: LocalId, name: String, value: Load },
+    Let {
+        local: LocalId,
+        name: String,
+        value: Load,
+    },
     /// A weight of the enclosing block.
-    Weight { out: ValueId, field: FieldId },
-    StateRead { out: ValueId, field: FieldId },
-    StateWrite { field: FieldId, value: ValueId },
-    CallOp { outs: Vec<ValueId>, op: OpId, arguments: Vec<Argument>, span: Span },
-    CallBlock { outs: Vec<ValueId>, receiver: Receiver, block: BlockId, function: FunctionId, arguments: Vec<Argument>, span: Span },
+    Weight {
+        out: ValueId,
+        field: FieldId,
+    },
+    StateRead {
+        out: ValueId,
+        field: FieldId,
+    },
+    StateWrite {
+        field: FieldId,
+        value: ValueId,
+    },
+    CallOp {
+        outs: Vec<ValueId>,
+        op: OpId,
+        arguments: Vec<Argument>,
+        span: Span,
+    },
+    CallBlock {
+        outs: Vec<ValueId>,
+        receiver: Receiver,
+        block: BlockId,
+        function: FunctionId,
+        arguments: Vec<Argument>,
+        span: Span,
+    },
     /// `value @ "layer.{i}"`
-    Probe { value: ValueId, name: Vec<PatternPart>, span: Span },
+    Probe {
+        value: ValueId,
+        name: Vec<PatternPart>,
+        span: Span,
+    },
     /// Branch on a load condition. Without `else`, `otherwise` yields the values as they were.
-    If { outs: Vec<ValueId>, condition: Load, then: Region, otherwise: Region },
-    For { outs: Vec<ValueId>, over: LoopOver, index: Option<LocalId>, carried: Vec<Carried>, body: Region },
+    If {
+        outs: Vec<ValueId>,
+        condition: Load,
+        then: Region,
+        otherwise: Region,
+    },
+    For {
+        outs: Vec<ValueId>,
+        over: LoopOver,
+        index: Option<LocalId>,
+        carried: Vec<Carried>,
+        body: Region,
+    },
 }
 
 /// A loop-carried variable: `initial` before the first turn, `inner` inside; the body's region yields the next ones in
@@ -534,10 +599,20 @@ pub struct Carried {
 
 #[derive(Debug, Clone)]
 pub enum LoopOver {
-    Range { variable: LocalId, low: Load, high: Load },
-    List { variable: LocalId, list: Load },
+    Range {
+        variable: LocalId,
+        low: Load,
+        high: Load,
+    },
+    List {
+        variable: LocalId,
+        list: Load,
+    },
     /// An array of children; inside, [`Receiver::Item`] with the same `item` is the current one.
-    Children { item: LocalId, field: FieldId },
+    Children {
+        item: LocalId,
+        field: FieldId,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -583,33 +658,47 @@ pub enum Prim {
     /// i32, 0 to n - 1, n the out value's only dim.
     Iota,
     Reshape,
-    /// `permutation[i]` is the operand's axis that becomes axis i, counted from the front. The operand has no `..`.
+    /// `permutation[i]` is the axis that becomes axis i, of as many trailing axes as there are entries, counted from the first
+    /// of them; leading ones stay.
     Transpose(Vec<usize>),
     Broadcast,
-    Concat { axis: i32 },
+    Concat {
+        axis: i32,
+    },
     /// One slot per trailing axis (all axes when the operand has no `..`); `..` in front is left whole.
     Slice(Vec<SliceSlot>),
     /// The reduced axes stay with size 1.
-    Reduce { op: Reduce, axes: Vec<i32> },
+    Reduce {
+        op: Reduce,
+        axes: Vec<i32>,
+    },
     /// Last axis against last axis; `w` 2-D or with equal leading axes.
     Dot,
     /// Last against last but one; equal leading axes.
     Matmul,
     /// `x, ids`: the ids' shape replaces the axis.
-    Take { axis: i32 },
+    Take {
+        axis: i32,
+    },
     /// `x, ids`: one index per element; other axes equal, or 1 in `ids`.
-    TakeAlong { axis: i32 },
+    TakeAlong {
+        axis: i32,
+    },
     /// The `k` largest along the last axis, descending, ties to the lower index: the values, and (a second primitive on the
     /// same operand) their i32 indices.
     TopKValues(Load),
     TopKIndices(Load),
     /// `state, x, positions`: token `s` of row `b` is written at `positions[b, s]` along `axis`. Positions of a row are
     /// consecutive. Axis from the back.
-    Update { axis: i32 },
+    Update {
+        axis: i32,
+    },
     /// A matrix as a dense tensor; only where it is known not to be packed.
     MatrixDense,
-    /// u32, `[.., k * bits / 32]`; only where the matrix is known to be packed, as the next two.
+    /// u32, `[.., k * bits / 32]`; only where the matrix is known to be packed, as the next three.
     MatrixCodes,
+    /// The same words as little-endian bytes: u8, `[.., k * bits / 8]`.
+    MatrixBytes,
     MatrixScales,
     MatrixBiases,
     /// `w, ids` -> matrix: the rows (first axis) of a matrix.

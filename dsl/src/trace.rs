@@ -54,6 +54,7 @@ pub enum What {
 pub enum WeightPart {
     Dense,
     Codes,
+    Bytes,
     Scales,
     Biases,
 }
@@ -187,6 +188,7 @@ impl Domain for Tracer<'_> {
             }
             WeightKind::Packed { bits, group } => Store::Packed {
                 codes: leaf(WeightPart::Codes, DType::U32, with_last(columns * bits as usize / 32)),
+                bytes: leaf(WeightPart::Bytes, DType::U8, with_last(columns * bits as usize / 8)),
                 scales: leaf(WeightPart::Scales, weight.dtype, with_last(columns / group as usize)),
                 biases: leaf(WeightPart::Biases, weight.dtype, with_last(columns / group as usize)),
                 bits,

@@ -227,6 +227,7 @@ fn argument(kind: &ArgumentKind, inputs: &[Input]) -> Result<String> {
         ArgumentKind::Input(i) => format!("input {}", inputs.get(*i).context("an input too many")?.name),
         ArgumentKind::Weight(path) => weight(path, WeightPart::Dense),
         ArgumentKind::Packed(path, Part::Codes) => weight(path, WeightPart::Codes),
+        ArgumentKind::Packed(path, Part::Bytes) => weight(path, WeightPart::Bytes),
         ArgumentKind::Packed(path, Part::Scales) => weight(path, WeightPart::Scales),
         ArgumentKind::Packed(path, Part::Biases) => weight(path, WeightPart::Biases),
         ArgumentKind::State(path) => format!("state {path}"),

@@ -289,39 +289,43 @@ impl Lowering<'_, '_> {
         let attribute = |attribute, ty| load(LoadKind::Matrix(value, attribute), ty, span);
         let bits = attribute(MatrixAttribute::Bits, LoadType::Int);
         let group = attribute(MatrixAttribute::Group, LoadType::Int);
-        let (prim, dtype, per_word) = match name.node.as_str() {
+        /// What the last axis of a part of a packed matrix counts.
+        enum Last {
+            /// Units of so many bits that hold the codes.
+            Bits(i64),
+            Groups,
+        }
+        let (prim, dtype, last) = match name.node.as_str() {
             "packed" => return Ok(Item::Load(attribute(MatrixAttribute::Packed, LoadType::Bool))),
             "bits" => return Ok(Item::Load(bits)),
             "group" => return Ok(Item::Load(group)),
             "dense" => (Prim::MatrixDense, DType::F, None),
-            "codes" => (Prim::MatrixCodes, DType::U32, Some(true)),
-            "scales" => (Prim::MatrixScales, DType::F, Some(false)),
-            "biases" => (Prim::MatrixBiases, DType::F, Some(false)),
+            "codes" => (Prim::MatrixCodes, DType::U32, Some(Last::Bits(32))),
+            "bytes" => (Prim::MatrixBytes, DType::U8, Some(Last::Bits(8))),
+            "scales" => (Prim::MatrixScales, DType::F, Some(Last::Groups)),
+            "biases" => (Prim::MatrixBiases, DType::F, Some(Last::Groups)),
             other => {
-                let known = ["packed", "bits", "group", "dense", "codes", "scales", "biases"];
+                let known = ["packed", "bits", "group", "dense", "codes", "bytes", "scales", "biases"];
                 let mut error =
                     Diagnostic::new(Code::UnknownName, name.span, format!("a matrix has no member `{other}`"));
                 error = match suggest(other, known) {
                     Some(near) => error.help(format!("did you mean `{near}`?")),
-                    None => {
-                        error.help("a matrix has `packed`, `dense`, `codes`, `scales`, `biases`, `bits` and `group`")
-                    }
+                    None => error.help(format!("a matrix has `{}`", known.join("`, `"))),
                 };
                 return Err(self.error(error));
             }
         };
         let mut shape = shape.clone();
-        if let Some(codes) = per_word
-            && let Some(last) = shape.dims.pop()
+        if let Some(last) = last
+            && let Some(columns) = shape.dims.pop()
         {
-            let bits = self.dim_or_atom(&bits);
-            let group = self.dim_or_atom(&group);
-            let last = if codes {
-                last.times(&bits).and_then(|d| d.over(&crate::dim::Dim::int(32)))
-            } else {
-                last.over(&group)
+            let count = match last {
+                Last::Bits(unit) => {
+                    columns.times(&self.dim_or_atom(&bits)).and_then(|d| d.over(&crate::dim::Dim::int(unit)))
+                }
+                Last::Groups => columns.over(&self.dim_or_atom(&group)),
             };
-            shape.dims.push(self.sound(last, span)?);
+            shape.dims.push(self.sound(count, span)?);
         }
         Ok(Item::Value(self.emit(prim, vec![value], TensorType { dtype, shape }, span)))
     }

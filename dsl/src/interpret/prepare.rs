@@ -44,7 +44,12 @@ pub(super) fn prepare<T: Typed>(
         },
         Prim::Iota => Primitive::Iota,
         Prim::Reshape => Primitive::Reshape,
-        Prim::Transpose(permutation) => Primitive::Transpose(permutation.clone()),
+        Prim::Transpose(permutation) => {
+            let rank = first()?.len();
+            let leading = rank.checked_sub(permutation.len());
+            let leading = leading.ok_or_else(|| Unprepared::Operands(format!("{permutation:?} of {rank} axes")))?;
+            Primitive::Transpose((0..leading).chain(permutation.iter().map(|axis| leading + axis)).collect())
+        }
         Prim::Broadcast => Primitive::Broadcast,
         Prim::Concat { axis: a } => Primitive::Concat { axis: axis(*a)? },
         Prim::Slice(slots) => Primitive::Slice(cuts(slots, first()?, frame)?),
@@ -59,7 +64,12 @@ pub(super) fn prepare<T: Typed>(
         Prim::TopKValues(k) => Primitive::TopKValues(size(k, frame)?),
         Prim::TopKIndices(k) => Primitive::TopKIndices(size(k, frame)?),
         Prim::Update { axis: a } => Primitive::Update { axis: axis(*a)? },
-        Prim::MatrixDense | Prim::MatrixCodes | Prim::MatrixScales | Prim::MatrixBiases | Prim::MatrixRows => {
+        Prim::MatrixDense
+        | Prim::MatrixCodes
+        | Prim::MatrixBytes
+        | Prim::MatrixScales
+        | Prim::MatrixBiases
+        | Prim::MatrixRows => {
             return Ok(None);
         }
     }))

@@ -114,9 +114,9 @@ pub fn run_op(
         Operand::Matrix(Matrix { shape, store, weight }) => {
             let store = match store {
                 Store::Dense(dense) => Store::Dense(numeric.input(dense)),
-                Store::Packed { codes, scales, biases, bits, group } => {
+                Store::Packed { codes, bytes, scales, biases, bits, group } => {
                     let (scales, biases) = (numeric.input(scales), numeric.input(biases));
-                    Store::Packed { codes, scales, biases, bits, group }
+                    Store::Packed { codes, bytes, scales, biases, bits, group }
                 }
             };
             Operand::Matrix(Matrix { shape, store, weight })

@@ -111,6 +111,15 @@ impl Tensor {
             .ok_or_else(|| format!("{:?} has not as many elements as {shape:?}", self.shape))
     }
 
+    /// u32 words as their little-endian bytes, the last axis four times as long. `None` for another dtype.
+    pub fn to_bytes(&self) -> Option<Tensor> {
+        let Data::U32(words) = &self.data else { return None };
+        let mut shape = self.shape.clone();
+        *shape.last_mut()? *= 4;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Tensor::new(DType::U8, shape, bytes)
+    }
+
     /// Every element as f64, which holds all of them exactly.
     pub fn to_f64(&self) -> Vec<f64> {
         match &self.data {

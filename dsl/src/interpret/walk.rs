@@ -534,6 +534,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         let part = match (op, store) {
             (Prim::MatrixDense, Store::Dense(tensor)) => tensor,
             (Prim::MatrixCodes, Store::Packed { codes, .. }) => codes,
+            (Prim::MatrixBytes, Store::Packed { bytes, .. }) => bytes,
             (Prim::MatrixScales, Store::Packed { scales, .. }) => scales,
             (Prim::MatrixBiases, Store::Packed { biases, .. }) => biases,
             (Prim::MatrixRows, store) => {
@@ -567,9 +568,14 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         };
         let store = match store {
             Store::Dense(dense) => Store::Dense(take(dense)?),
-            Store::Packed { codes, scales, biases, bits, group } => {
-                Store::Packed { codes: take(codes)?, scales: take(scales)?, biases: take(biases)?, bits, group }
-            }
+            Store::Packed { codes, bytes, scales, biases, bits, group } => Store::Packed {
+                codes: take(codes)?,
+                bytes: take(bytes)?,
+                scales: take(scales)?,
+                biases: take(biases)?,
+                bits,
+                group,
+            },
         };
         Ok(Cell::Matrix(Matrix { shape: rest(shape), store, weight: None }))
     }

@@ -36,8 +36,10 @@ impl Reader<'_> {
                 Ok(Stretch { name: pick(side).to_owned(), dtype: side.dtype, shape: side.shape.clone() })
             }
         };
+        let codes = whole(DType::U32, &main)?;
         Ok(Store::Packed {
-            codes: whole(DType::U32, &main)?,
+            bytes: codes.to_bytes().ok_or_else(|| format!("weight `{}`: codes that are no words", weight.path))?,
+            codes,
             scales: whole(dtype, &side(|s| &s.scales))?,
             biases: whole(dtype, &side(|s| &s.biases))?,
             bits,

@@ -25,7 +25,7 @@ pub const TABLE: &[Primitive] = &[
     Primitive {
         name: "transpose",
         usage: "transpose(x, [..])",
-        doc: "Axis `i` of the result is axis `axes[i]` of `x`.",
+        doc: "Axis `i` of the result is axis `axes[i]` of `x`. Behind `..` axes count from the back: `[.., -1, -2]`.",
         stablehlo: "transpose",
         mlx: "transpose_axes",
         rule: transpose,
@@ -129,33 +129,42 @@ impl Lowering<'_, '_> {
 
 fn transpose(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
     let [x, axes] = lowering.parameters(call, ["x", "axes"])?;
-    let operand = lowering.tensor(x);
-    let list = lowering.load(axes)?;
-    let (operand, ty) = operand?;
-    if ty.shape.pack {
-        return lowering.fail(
-            Code::BadAxis,
-            call.span,
-            "axes behind `..` have no number: transpose takes a shape without `..`",
-        );
-    }
-    let rank = ty.shape.dims.len();
-    let LoadKind::List(items) = &list.kind else {
+    let (operand, ty) = lowering.tensor(x)?;
+    let ExprKind::List(items) = &axes.kind else {
         return lowering.fail(Code::BadAxis, axes.span, "the axes are a list of integer literals");
     };
-    let mut permutation = Vec::new();
-    for item in items {
-        let axis = lowering.axis_of(item, &ty.shape)?;
-        permutation.push(place_of(axis, &ty.shape));
+    let rest = matches!(items.first(), Some(ast::DimExpr::Rest(_)));
+    if ty.shape.pack && !rest {
+        return Err(lowering.error(
+            Diagnostic::new(Code::BadAxis, axes.span, "axes behind `..` have no number").help(
+                "write `..` first, which leaves the leading axes as they are, and count the others from the back: `[.., -1, -2]`",
+            ),
+        ));
     }
+    let mut permutation = Vec::new();
+    for item in &items[usize::from(rest)..] {
+        match item {
+            ast::DimExpr::Rest(at) => {
+                return lowering.fail(Code::BadAxis, *at, "`..` stands for the leading axes, so it comes first");
+            }
+            ast::DimExpr::Dim(axis) => {
+                let axis = lowering.axis(axis, &ty.shape)?;
+                permutation.push(place_of(axis, &ty.shape));
+            }
+        }
+    }
+    let rank = ty.shape.dims.len();
+    let stay = if rest { rank.saturating_sub(permutation.len()) } else { 0 };
     let mut sorted = permutation.clone();
     sorted.sort_unstable();
-    if sorted != (0..rank).collect::<Vec<_>>() {
+    if sorted != (stay..rank).collect::<Vec<_>>() {
         let message = format!("the axes of {} in another order are needed, each once", lowering.shape_of(&ty.shape));
         return lowering.fail(Code::BadAxis, axes.span, message);
     }
-    let dims = permutation.iter().map(|i| ty.shape.dims[*i].clone()).collect();
-    let out = TensorType { dtype: ty.dtype, shape: Shape { pack: false, dims } };
+    let moved = permutation.iter().map(|i| ty.shape.dims[*i].clone());
+    let dims = ty.shape.dims[..stay].iter().cloned().chain(moved).collect();
+    permutation.iter_mut().for_each(|axis| *axis -= stay);
+    let out = TensorType { dtype: ty.dtype, shape: Shape { pack: ty.shape.pack, dims } };
     Ok(Item::Value(lowering.emit(Prim::Transpose(permutation), vec![operand], out, call.span)))
 }
 

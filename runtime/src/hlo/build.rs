@@ -56,9 +56,10 @@ pub struct Matrix {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoredMatrix {
     Dense(V),
-    /// `codes`: u32 `[.., n, k * bits / 32]`; `scales` and `biases`: `F[.., n, k / group]`.
+    /// `codes`: u32 `[.., n, k * bits / 32]`; `bytes`: u8 `[.., n, k * bits / 8]`; `scales` and `biases`: `F[.., n, k / group]`.
     Packed {
         codes: V,
+        bytes: V,
         scales: V,
         biases: V,
         bits: i64,
@@ -210,12 +211,14 @@ impl Build {
         }
         let leading = &shape[..shape.len() - 1];
         let with = |last: i64| [leading, &[last]].concat();
-        let (words, groups, float) = (with(columns * bits / 32), with(columns / group), self.f());
+        let (words, bytes) = (with(columns * bits / 32), with(columns * bits / 8));
+        let (groups, float) = (with(columns / group), self.f());
         let mut part = |part, dtype, shape: &[i64]| {
             self.argument(ArgumentKind::Packed(path.into(), part), Type::new(dtype, shape))
         };
         let stored = StoredMatrix::Packed {
             codes: part(Part::Codes, DType::U32, &words),
+            bytes: part(Part::Bytes, DType::U8, &bytes),
             scales: part(Part::Scales, float, &groups),
             biases: part(Part::Biases, float, &groups),
             bits,

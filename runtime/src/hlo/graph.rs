@@ -125,7 +125,10 @@ pub enum ArgumentKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
+    /// As stored: little-endian words.
     Codes,
+    /// The same memory, byte by byte.
+    Bytes,
     Scales,
     Biases,
 }

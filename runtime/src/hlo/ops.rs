@@ -181,16 +181,18 @@ impl Build {
         self.record(Op::Reshape, vec![x], ty)
     }
 
-    /// `permutation[i]` is the operand's axis that becomes axis `i`.
+    /// `permutation[i]` is the axis that becomes axis `i`, of as many trailing axes as there are entries; leading ones stay.
     pub fn transpose(&mut self, x: V, permutation: &[usize]) -> V {
         let from = self.ty(x).clone();
+        let leading = from.rank().saturating_sub(permutation.len());
+        let permutation: Vec<usize> = (0..leading).chain(permutation.iter().map(|axis| leading + axis)).collect();
         let mut sorted = permutation.to_vec();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..from.rank()) {
             return self.fail(format_args!("transpose of {from} by {permutation:?}"));
         }
         let shape: Vec<i64> = permutation.iter().map(|at| from.shape[*at]).collect();
-        self.record(Op::Transpose(permutation.to_vec()), vec![x], Type::new(from.dtype, &shape))
+        self.record(Op::Transpose(permutation), vec![x], Type::new(from.dtype, &shape))
     }
 
     /// Repeat along axes of size 1 and new leading axes.
@@ -418,11 +420,19 @@ impl Build {
         }
     }
 
-    /// u32 `[.., n, k * bits / 32]`; only where the matrix is packed, as the next two.
+    /// u32 `[.., n, k * bits / 32]`; only where the matrix is packed, as the next three.
     pub fn codes(&mut self, matrix: &Matrix) -> V {
         match matrix.stored() {
             StoredMatrix::Packed { codes, .. } => codes,
             StoredMatrix::Dense(_) => self.fail(format_args!("the codes of a dense matrix")),
+        }
+    }
+
+    /// u8 `[.., n, k * bits / 8]`: the words' bytes, lowest first.
+    pub fn bytes(&mut self, matrix: &Matrix) -> V {
+        match matrix.stored() {
+            StoredMatrix::Packed { bytes, .. } => bytes,
+            StoredMatrix::Dense(_) => self.fail(format_args!("the bytes of a dense matrix")),
         }
     }
 
@@ -447,8 +457,9 @@ impl Build {
         let shape = [&self.ty(ids).shape, matrix.shape().get(1..).unwrap_or_default()].concat();
         let stored = match matrix.stored() {
             StoredMatrix::Dense(v) => StoredMatrix::Dense(self.take(v, ids, 0)),
-            StoredMatrix::Packed { codes, scales, biases, bits, group } => StoredMatrix::Packed {
+            StoredMatrix::Packed { codes, bytes, scales, biases, bits, group } => StoredMatrix::Packed {
                 codes: self.take(codes, ids, 0),
+                bytes: self.take(bytes, ids, 0),
                 scales: self.take(scales, ids, 0),
                 biases: self.take(biases, ids, 0),
                 bits,
