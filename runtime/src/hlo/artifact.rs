@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use super::compile::{self, FLAGS};
+use super::compile;
 use crate::error::{Context as _, Result};
 
 /// Overrides where compiled modules are kept.
@@ -44,8 +44,8 @@ impl Artifacts {
     }
 
     /// The module of `text`, from the cache or compiled now. `what` names the graph where work is reported.
-    pub fn get(&self, text: &str, what: &str, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>> {
-        let path = self.folder.join(format!("{}.vmfb", key(text)?));
+    pub fn get(&self, text: &str, flags: &[&str], what: &str, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>> {
+        let path = self.folder.join(format!("{}.vmfb", key(text, flags)?));
         if let Some(module) = read(&path) {
             return Ok(module);
         }
@@ -59,7 +59,7 @@ impl Artifacts {
         }
         progress(&format!("compiling {what}"));
         let start = Instant::now();
-        let module = compile::compile(text, &FLAGS).with_context(|| format!("compiling {what}"))?;
+        let module = compile::compile(text, flags).with_context(|| format!("compiling {what}"))?;
         progress(&format!("compiled {what} in {:.1} s", start.elapsed().as_secs_f64()));
         if let Err(error) = lock.and_then(|lock| write(&path, &module).map(|()| lock)) {
             progress(&format!("the compiled {what} is not kept: {error:#}"));
@@ -78,10 +78,10 @@ impl Artifacts {
 }
 
 /// What a compiled module depends on.
-fn key(text: &str) -> Result<String> {
+fn key(text: &str, flags: &[&str]) -> Result<String> {
     let mut hash = blake3::Hasher::new();
     let compiler = compile::identity(&compile::library()?)?;
-    for part in [text, &FLAGS.join(" "), &compiler, &cpu()] {
+    for part in [text, &flags.join(" "), &compiler, &cpu()] {
         hash.update(&(part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }

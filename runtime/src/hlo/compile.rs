@@ -19,7 +19,6 @@ pub const LIBRARY_VARIABLE: &str = "IREE_COMPILER_LIB";
 /// One target: this machine. Without O2 a matrix-vector product costs ten times as much (measured: 13-22 ms for 1.3 ms).
 /// f64 would become f32, of which the reduction of angles would notice ([`super::emit`]). The compiler would evaluate
 /// constants on an IREE of its own, whose threads cannot start beside OpenBLAS ([`super::iree`]); they are evaluated at load.
-/// Data tiling stays off while weights are arguments: they would be packed anew in each call (decode 21.7 to 61 ms).
 pub const FLAGS: [&str; 7] = [
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
@@ -29,6 +28,15 @@ pub const FLAGS: [&str; 7] = [
     "--iree-input-demote-f64-to-f32=false",
     "--iree-opt-const-eval=false",
 ];
+
+/// For a graph of `tokens` tokens over weights that are packed or not.
+///
+/// Data tiling lets a packed matrix unpack straight into the layout that the product wants (14% at 64 tokens). A weight that is
+/// dense would be laid out anew in each call (decode 21.7 to 61 ms), and a single token has nothing to gain.
+pub fn flags(tokens: usize, packed: bool) -> Vec<&'static str> {
+    let tiling = packed && tokens >= 8;
+    FLAGS.into_iter().chain(tiling.then_some("--iree-global-opt-data-tiling")).collect()
+}
 
 /// The compiler library: from the environment, else where the build found it.
 pub fn library() -> Result<PathBuf> {

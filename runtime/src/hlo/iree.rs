@@ -97,8 +97,10 @@ impl Runtime {
         self.buffer(ty.clone(), &vec![0; ty.elements() as usize * ty.dtype.size()])
     }
 
-    fn buffer(&self, ty: Type, bytes: &[u8]) -> Result<Buffer> {
-        let shape = ty.sizes();
+    /// A tensor from its bytes, row-major and little-endian.
+    pub fn buffer(&self, ty: Type, bytes: &[u8]) -> Result<Buffer> {
+        let (shape, expected) = (ty.sizes(), ty.elements() as usize * ty.dtype.size());
+        ensure!(bytes.len() == expected, "{} bytes for {ty}, which has {expected}", bytes.len());
         let value = match ty.dtype {
             DType::F64 => self.view::<f64>(&shape, bytes)?.into(),
             DType::F32 => self.view::<f32>(&shape, bytes)?.into(),

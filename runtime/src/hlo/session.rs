@@ -14,7 +14,7 @@ use mgraph_dsl::{
 use super::{
     artifact::Artifacts,
     build::{Build, BuildOptions, WeightType},
-    emit,
+    compile, emit,
     graph::{ArgumentKind, Graph, Part, ResultKind},
     iree::{Buffer, Program, Runtime},
     types::{DType, Type, V},
@@ -27,8 +27,9 @@ use crate::{
     weights::{MatrixData, concrete},
 };
 
-/// Tokens per row that graphs are compiled for; a call is filled up to the next. Few, because each costs seconds once.
-const WIDTHS: [usize; 4] = [1, 16, 64, 256];
+/// Tokens per row that graphs are compiled for; a call is filled up to the next. Few, because each costs seconds once; and
+/// beyond 128 tokens a wider call is no faster per token.
+const WIDTHS: [usize; 4] = [1, 16, 64, 128];
 
 /// States hold a multiple of this many positions, so that runs of similar length share their compiled graphs.
 const POSITIONS: usize = 256;
@@ -64,7 +65,7 @@ struct Compiled {
 }
 
 impl HloSession {
-    /// Load the weights of `model`. Graphs are compiled when a call or [`Session::prepare`] needs them.
+    /// Graphs are compiled, and the weights they read loaded, when a call or [`Session::prepare`] needs them.
     pub fn open(model: &Arc<Model>, options: SessionOptions) -> Result<HloSession> {
         HloSession::with_artifacts(model, options, Artifacts::default())
     }
@@ -74,7 +75,6 @@ impl HloSession {
         let positions = positions(&options);
         let build = build_options(model, &options, positions)?;
         let runtime = Runtime::new()?;
-        let weights = upload(model, build.float, &runtime)?;
         let mut session = HloSession {
             model: model.clone(),
             options,
@@ -83,7 +83,7 @@ impl HloSession {
             artifacts,
             build,
             runtime,
-            weights,
+            weights: HashMap::new(),
             states: BTreeMap::new(),
             compiled: HashMap::new(),
         };
@@ -99,10 +99,40 @@ impl HloSession {
         let text = emit::text(&graph)?;
         let (rows, positions) = (self.options.rows, self.positions);
         let what = format!("step of {rows} x {} tokens over {positions} positions", shape.width);
-        let module = self.artifacts.get(&text, &what, progress)?;
+        let packed = graph.arguments.iter().any(|a| matches!(a.kind, ArgumentKind::Packed(..)));
+        let module = self.artifacts.get(&text, &compile::flags(rows * shape.width, packed), &what, progress)?;
         let results = graph.results.iter().map(|r| graph.ty(r.value).clone()).collect();
         let program = self.runtime.load(&module, results)?;
+        self.load(&graph)?;
         self.compiled.insert(shape, Compiled { graph, program });
+        Ok(())
+    }
+
+    /// The weights that `graph` reads and no graph before it did, one at a time: the host copy of each is gone before the next
+    /// is read.
+    fn load(&mut self, graph: &Graph) -> Result<()> {
+        let mut missing: BTreeMap<&str, Vec<Option<Part>>> = BTreeMap::new();
+        for argument in graph.arguments.iter().filter(|a| !self.weights.contains_key(&a.kind)) {
+            match &argument.kind {
+                ArgumentKind::Weight(path) => missing.entry(path).or_default().push(None),
+                ArgumentKind::Packed(path, part) => missing.entry(path).or_default().push(Some(*part)),
+                ArgumentKind::Input(_) | ArgumentKind::State(_) => {}
+            }
+        }
+        let (model, float) = (self.model.clone(), self.build.float);
+        let reader = model.weights();
+        for (path, parts) in missing {
+            let data = reader.matrix(path, float)?;
+            for part in parts {
+                let (ty, bytes) = stored(&data, part)
+                    .with_context(|| format!("weight {path} is bound and stored in different forms"))?;
+                let kind = match part {
+                    Some(part) => ArgumentKind::Packed(path.into(), part),
+                    None => ArgumentKind::Weight(path.into()),
+                };
+                self.weights.insert(kind, self.runtime.buffer(ty, bytes)?);
+            }
+        }
         Ok(())
     }
 
@@ -337,28 +367,23 @@ fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> R
     })
 }
 
-/// Every bound weight in device memory, one at a time: the host copy of each is gone before the next is read.
-fn upload(model: &Model, float: DType, runtime: &Runtime) -> Result<HashMap<ArgumentKind, Buffer>> {
-    let reader = model.weights();
-    let mut buffers = HashMap::new();
-    for weight in &model.bindings.weights {
-        let path = &weight.path;
-        match weight.kind {
-            WeightKind::Tensor | WeightKind::Matrix => {
-                let buffer = runtime.upload(&reader.tensor(path, float)?)?;
-                buffers.insert(ArgumentKind::Weight(path.clone()), buffer);
-            }
-            WeightKind::Packed { .. } => {
-                let MatrixData::Packed { codes, scales, biases, .. } = reader.matrix(path, float)? else {
-                    bail!("weight {path} is bound as packed and read as dense");
-                };
-                for (part, tensor) in [(Part::Codes, codes), (Part::Scales, scales), (Part::Biases, biases)] {
-                    buffers.insert(ArgumentKind::Packed(path.clone(), part), runtime.upload(&tensor)?);
-                }
-            }
+/// One argument's share of a weight; `None` stands for all of a dense one.
+fn stored(data: &MatrixData, part: Option<Part>) -> Option<(Type, &[u8])> {
+    let tensor = match (data, part) {
+        (MatrixData::Dense(tensor), None) => tensor,
+        (MatrixData::Packed { codes, .. }, Some(Part::Codes | Part::Bytes)) => codes,
+        (MatrixData::Packed { scales, .. }, Some(Part::Scales)) => scales,
+        (MatrixData::Packed { biases, .. }, Some(Part::Biases)) => biases,
+        (MatrixData::Dense(_), Some(_)) | (MatrixData::Packed { .. }, None) => return None,
+    };
+    let mut ty = Type::new(tensor.dtype, &tensor.shape.iter().map(|d| *d as i64).collect::<Vec<_>>());
+    if part == Some(Part::Bytes) {
+        ty.dtype = DType::U8;
+        if let Some(last) = ty.shape.last_mut() {
+            *last *= tensor.dtype.size() as i64;
         }
     }
-    Ok(buffers)
+    Some((ty, &tensor.bytes))
 }
 
 /// The first `length` places along an axis.

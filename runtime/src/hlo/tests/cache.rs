@@ -14,7 +14,7 @@ fn a_second_start_compiles_nothing_and_a_damaged_file_is_replaced() {
     };
     let get = |text: &str| {
         let mut reports = Vec::new();
-        let module = artifacts.get(text, "a test", &mut |r| reports.push(r.to_owned())).unwrap();
+        let module = artifacts.get(text, &FLAGS, "a test", &mut |r| reports.push(r.to_owned())).unwrap();
         (module, reports)
     };
     let (first, reports) = get(&text(3));
@@ -44,7 +44,7 @@ fn a_cache_that_cannot_be_written_is_only_slow() {
     let y = build.negate(x);
     let text = emit::text(&build.finish(&[y]).unwrap()).unwrap();
     let mut reports = Vec::new();
-    artifacts.get(&text, "a test", &mut |r| reports.push(r.to_owned())).unwrap();
+    artifacts.get(&text, &FLAGS, "a test", &mut |r| reports.push(r.to_owned())).unwrap();
     assert!(reports.last().unwrap().contains("is not kept"), "{reports:?}");
 }
 
