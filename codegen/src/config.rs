@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use mgraph_dsl::ir::{FieldType, LoadType, Program, Scalar, Setting};
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use crate::{
@@ -70,6 +70,13 @@ impl Configs {
         } else {
             Code::atom(place)
         })
+    }
+
+    /// The functions of the runtime that [`Configs::emit`] calls.
+    pub fn readers(&self) -> Vec<Ident> {
+        let read = |reader: &(&str, bool)| self.known.values().any(|known| known.conditional == reader.1);
+        let readers = [("optional", true), ("required", false)].into_iter().filter(read);
+        readers.map(|(name, _)| names::ident(name)).collect()
     }
 
     /// `struct Config`, one struct per section, and how they are read.

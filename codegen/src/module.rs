@@ -38,7 +38,7 @@ pub fn emit(program: &Program, options: &Options) -> Result<TokenStream> {
 /// As [`emit`].
 pub fn emit_pair(mlx: &Program, hlo: &Program, options: &Options) -> Result<TokenStream> {
     let configs = Configs::of(mlx);
-    let config = configs.emit();
+    let (config, readers) = (configs.emit(), configs.readers());
     let load = load_functions(mlx, &configs)?;
     let family = family(mlx, options);
     let mlx = mlx_module(mlx)?;
@@ -47,7 +47,7 @@ pub fn emit_pair(mlx: &Program, hlo: &Program, options: &Options) -> Result<Toke
         use ::mgraph_runtime::{
             error::Result,
             family::Family,
-            generated::{Resolved, optional, required},
+            generated::{Resolved, #(#readers),*},
         };
 
         #config
