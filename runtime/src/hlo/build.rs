@@ -20,11 +20,13 @@ use crate::error::{Result, bail};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WeightType {
     Dense(Type),
-    /// `shape` is that of the dense matrix, `[.., n, k]`.
+    /// `shape` is that of the dense matrix, `[.., n, k]`. `scales` is the dtype in which scales and biases are passed; a graph
+    /// widens them to `F` where it reads them.
     Packed {
         shape: Vec<i64>,
         bits: i64,
         group: i64,
+        scales: DType,
     },
 }
 
@@ -199,7 +201,7 @@ impl Build {
 
     /// A matrix, by field path.
     pub fn matrix(&mut self, path: &str) -> Matrix {
-        let Some(WeightType::Packed { shape, bits, group }) = self.options.weights.get(path).cloned() else {
+        let Some(WeightType::Packed { shape, bits, group, scales }) = self.options.weights.get(path).cloned() else {
             let dense = self.weight(path);
             return Matrix::new(self.shape(dense), StoredMatrix::Dense(dense));
         };
@@ -212,18 +214,14 @@ impl Build {
         let leading = &shape[..shape.len() - 1];
         let with = |last: i64| [leading, &[last]].concat();
         let (words, bytes) = (with(columns * bits / 32), with(columns * bits / 8));
-        let (groups, float) = (with(columns / group), self.f());
+        let groups = with(columns / group);
         let mut part = |part, dtype, shape: &[i64]| {
             self.argument(ArgumentKind::Packed(path.into(), part), Type::new(dtype, shape))
         };
-        let stored = StoredMatrix::Packed {
-            codes: part(Part::Codes, DType::U32, &words),
-            bytes: part(Part::Bytes, DType::U8, &bytes),
-            scales: part(Part::Scales, float, &groups),
-            biases: part(Part::Biases, float, &groups),
-            bits,
-            group,
-        };
+        let (codes, bytes) = (part(Part::Codes, DType::U32, &words), part(Part::Bytes, DType::U8, &bytes));
+        let (scales, biases) = (part(Part::Scales, scales, &groups), part(Part::Biases, scales, &groups));
+        let (scales, biases) = (self.convert(scales, self.f()), self.convert(biases, self.f()));
+        let stored = StoredMatrix::Packed { codes, bytes, scales, biases, bits, group };
         Matrix::new(shape, stored)
     }
 

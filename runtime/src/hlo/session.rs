@@ -7,7 +7,7 @@ use std::{
 };
 
 use mgraph_dsl::{
-    bind::{StateDim, WeightKind},
+    bind::{StateDim, StoredDtype, Weight, WeightKind},
     ir::ParameterKind,
 };
 
@@ -122,6 +122,11 @@ impl HloSession {
         let (model, float) = (self.model.clone(), self.build.float);
         let reader = model.weights();
         for (path, parts) in missing {
+            // The dtype of the scales, where there are scales.
+            let float = match self.build.weights.get(path) {
+                Some(WeightType::Packed { scales, .. }) => *scales,
+                Some(WeightType::Dense(_)) | None => float,
+            };
             let data = reader.matrix(path, float)?;
             for part in parts {
                 let (ty, bytes) = stored(&data, part)
@@ -342,7 +347,8 @@ fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> R
                 WeightType::Dense(Type::new(concrete(weight.dtype, float), &shape))
             }
             WeightKind::Packed { bits, group } => {
-                WeightType::Packed { shape, bits: i64::from(bits), group: i64::from(group) }
+                let scales = scales_dtype(weight, concrete(weight.dtype, float));
+                WeightType::Packed { shape, bits: i64::from(bits), group: i64::from(group), scales }
             }
         };
         weights.insert(weight.path.clone(), ty);
@@ -365,6 +371,18 @@ fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> R
         weights: Arc::new(weights),
         states: Arc::new(states),
     })
+}
+
+/// Scales and biases stay as narrow as they are stored where `F` holds all their values: half the memory of f32, which is a
+/// third of a matrix of 4 bits in groups of 32.
+fn scales_dtype(weight: &Weight, float: DType) -> DType {
+    let pieces = || weight.parts.iter().flat_map(|part| part.source.pieces());
+    let all = |dtype| pieces().all(|piece| piece.scales.as_ref().is_some_and(|side| side.dtype == dtype));
+    match float {
+        DType::F32 | DType::F64 if all(StoredDtype::F16) => DType::F16,
+        DType::F32 | DType::F64 if all(StoredDtype::BF16) => DType::BF16,
+        _ => float,
+    }
 }
 
 /// One argument's share of a weight; `None` stands for all of a dense one.

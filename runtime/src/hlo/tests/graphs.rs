@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn packed_matrices() {
     let (n, k, bits, group) = (5, 64, 4, 32);
-    let ty = WeightType::Packed { shape: vec![n, k], bits, group };
+    let ty = WeightType::Packed { shape: vec![n, k], bits, group, scales: DType::F16 };
     let mut build = Build::new(BuildOptions { weights: weights(&[("w", ty)]), ..options() });
     let x = build.input(DType::F32, &[2, k]);
     let w = build.matrix("w");
@@ -36,7 +36,8 @@ fn packed_matrices() {
     let code = |i: usize| (i * 7 + i / 5) % 16;
     let words = (0..5 * 8).map(|w| (0..8).map(|lane| (code(w * 8 + lane) as u32) << (4 * lane)).sum::<u32>());
     let codes = t(DType::U32, &[5, 8], &words.map(f64::from).collect::<Vec<_>>());
-    let (scales, biases, x) = (noise(&[5, 2], 1), noise(&[5, 2], 2), noise(&[2, 64], 3));
+    let (scales, biases) = (noise(&[5, 2], 1).to_float(DType::F16), noise(&[5, 2], 2).to_float(DType::F16));
+    let x = noise(&[2, 64], 3);
     let expanded: Vec<f64> =
         (0..5 * 64).map(|i| code(i) as f64 * scales.to_f64()[i / 32] + biases.to_f64()[i / 32]).collect();
     let runtime = Runtime::new().unwrap();
