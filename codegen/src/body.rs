@@ -42,6 +42,8 @@ pub(crate) trait Backend {
     fn state_write(&self, place: &TokenStream, value: &TokenStream) -> TokenStream;
     /// `state = update(state, x, positions)` in one piece, where the backend gains by it.
     fn state_update(&self, place: &TokenStream, x: &TokenStream, positions: &TokenStream, axis: i32) -> Option<Expr>;
+    /// What ends a turn of a loop over children, given the variables it carries.
+    fn turn(&self, carried: &[Ident]) -> TokenStream;
     /// The kernels that may be named in `fused`.
     fn kernels(&self) -> &'static [Kernel];
 }
@@ -650,7 +652,10 @@ impl<'p> Body<'p> {
                         }
                     }
                 };
-                let body = self.region(body, &Finish::Assign(&variables))?;
+                let mut body = self.region(body, &Finish::Assign(&variables))?;
+                if let LoopOver::Children { .. } = over {
+                    body.extend(self.backend.turn(&variables));
+                }
                 self.names = names_before;
                 for (out, ident) in outs.iter().zip(&variables) {
                     self.hold(*out, quote!(#ident), Form::Owned(self.depth));

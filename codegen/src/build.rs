@@ -32,9 +32,8 @@ pub fn families(directory: impl AsRef<Path>) {
 }
 
 fn fail(message: &str) -> ! {
+    // Cargo shows what a failed build script wrote here.
     eprintln!("{message}");
-    // Cargo shows these lines without `--verbose` and without the script's other output.
-    message.lines().for_each(|line| println!("cargo::error={line}"));
     std::process::exit(1)
 }
 

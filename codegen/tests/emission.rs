@@ -41,3 +41,93 @@ fn the_text_reads_like_the_source() {
         assert!(text.contains(line), "no line with `{line}` in\n{text}");
     }
 }
+
+/// A crate with these families: its folder, and where generated files go.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for inner in ["families", "out"] {
+        fs::create_dir(folder.path().join(inner)).expect("a folder");
+    }
+    for (name, text) in files {
+        fs::write(folder.path().join("families").join(name), text).expect("a file");
+    }
+    folder
+}
+
+fn generate(folder: &Path) -> Result<Vec<std::path::PathBuf>, String> {
+    build::generate(&folder.join("families"), folder, &folder.join("out"))
+}
+
+const TINY: &str = r#"
+family tiny for "tiny"
+config { vocab: dim = "vocab_size"  hidden: dim = "hidden_size" }
+model {
+    embed_tokens: Embedding(vocab, hidden)
+    graph embed(tokens: i32[B, S]) -> F[B, S, hidden] { embed_tokens(tokens) }
+    graph forward(x: F[B, S, hidden], positions: i32[B, S], wanted: i32[B, R]) -> F[B, R, vocab] {
+        embed_tokens.logits(rows_at(x, wanted))
+    }
+}
+"#;
+
+#[test]
+fn a_folder_becomes_a_registry_and_an_unchanged_one_writes_nothing() {
+    let folder = folder(&[("tiny.mgraph", TINY), ("notes.txt", "not a family")]);
+    let files = generate(folder.path()).expect("generates");
+    assert_eq!(files, [folder.path().join("families/tiny.mgraph")]);
+    let module = folder.path().join("out/tiny.rs");
+    let text = fs::read_to_string(&module).expect("a module");
+    assert!(text.starts_with("// Generated from families/tiny.mgraph (digest "), "{text}");
+    let registry = fs::read_to_string(folder.path().join("out/families.rs")).expect("a registry");
+    assert!(registry.contains("pub mod tiny {") && registry.contains("    &tiny::FAMILY,\n"), "{registry}");
+
+    let written = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).expect("a time");
+    let before = written(&module);
+    generate(folder.path()).expect("generates again");
+    assert_eq!(written(&module), before);
+}
+
+#[test]
+fn a_mistake_is_told_with_file_line_caret_and_sentence() {
+    let broken = TINY.replace("embed_tokens(tokens) }", "embed_token(tokens) }");
+    let folder = folder(&[("tiny.mgraph", &broken), ("other.mgraph", "family other for")]);
+    let message = generate(folder.path()).expect_err("is refused");
+    for part in [
+        "families/tiny.mgraph:6:",
+        "embed_token(tokens)",
+        "┬",
+        "there is no op or field `embed_token`",
+        "did you mean `embed_tokens`?",
+        "families/other.mgraph:1:",
+    ] {
+        assert!(message.contains(part), "no `{part}` in\n{message}");
+    }
+    assert!(!folder.path().join("out/families.rs").exists(), "nothing is generated from a broken folder");
+}
+
+#[test]
+fn a_kernel_that_does_not_exist_is_told() {
+    let program = |call: &str| {
+        let text = format!("{TINY}\nop twice(x: F[..]) -> F[..] fused mlx {call} within 1 ulp {{ x + x }}\n");
+        let text = text.replace("rows_at(x, wanted)", "twice(rows_at(x, wanted))");
+        mgraph_dsl::compile_text("tiny.mgraph", &text).unwrap_or_else(|failed| panic!("{failed}"))
+    };
+    let refused = |call: &str| emit(&program(call), &Options::default()).expect_err("is refused").to_string();
+    let message = refused("fast::twice(x)");
+    assert!(message.contains("the mlx kernel `fast::twice`") && message.contains("`fast::rms_norm`"), "{message}");
+    let message = refused("fast::rms_norm(x)");
+    assert!(message.contains("kernel `fast::rms_norm` with no `weight`"), "{message}");
+}
+
+#[test]
+fn the_backends_may_come_from_two_programs() {
+    let plain = llama();
+    let text = |mlx: &Program, hlo: &Program| {
+        format(emit_pair(mlx, hlo, &Options::default()).expect("emits")).expect("parses")
+    };
+    let source = plain.sources.get(plain.block(plain.model).span.file).text.clone();
+    let changed = mgraph_dsl::compile_text("llama.mgraph", &source.replace("x @ \"layer.{i}\"", "x @ \"after.{i}\""));
+    let changed = changed.unwrap_or_else(|failed| panic!("{failed}"));
+    let mixed = text(&plain, &changed);
+    assert!(mixed.contains("format_args!(\"layer.{}\", self.i)") && mixed.contains("&format!(\"after.{}\", self.i)"));
+}

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt};
 
-use mlx_rs::Array;
+use mlx_rs::{Array, transforms};
 
 use super::update;
 use crate::{
@@ -57,6 +57,11 @@ impl Core {
     /// Number of elements.
     pub fn size(&self, x: &Array) -> i64 {
         x.size() as i64
+    }
+
+    /// Starts computing `values`, so that the cores work while the graph of the next layer is built.
+    pub fn begin(&self, values: &[&Array]) -> Result<()> {
+        Ok(transforms::async_eval(values.iter().copied())?)
     }
 
     pub fn probe(&mut self, name: fmt::Arguments<'_>, value: &Array) -> Result<()> {

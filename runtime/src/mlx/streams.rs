@@ -6,8 +6,8 @@ use mlx_rs::{Array, Stream, ops, with_stream};
 use super::ops as own;
 use crate::{error::Result, generated::Cut};
 
-/// Below this many multiplications a part costs less than waking another thread (about 20 us, 6e9 a second measured).
-const WORTH: i64 = 1 << 18;
+/// A part of fewer multiplications gains less than waking another thread costs (1.2e9 a second and tens of microseconds measured).
+const WORTH: i64 = 1 << 17;
 const MOST: usize = 4;
 
 thread_local! {
