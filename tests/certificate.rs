@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use mgraph_dsl::bind::{self, Bindings, Stored, StoredDtype};
-use mgraph_runtime::model::Model;
-use mgraph_tests::certificate::{Case, Emitter, listings};
+use mgraph_runtime::{family::HloEmitter, model::Model};
+use mgraph_tests::certificate::{Case, listings};
 
 /// `x * sigmoid(x)` written as `x / (1 + exp(-x))` before the StableHLO emitter ran; see `build.rs`.
 #[allow(dead_code, clippy::all)]
@@ -54,13 +54,17 @@ fn every_case(mut check: impl FnMut(&Case<'_>, &Model)) {
     }
 }
 
-fn first_difference(case: &Case<'_>, emitter: Emitter) -> Option<String> {
+fn first_difference(case: &Case<'_>, emitter: HloEmitter) -> Option<String> {
     let (ir, emitted) = listings(case, emitter).unwrap();
     assert!(ir.len() >= 3, "a certificate over nothing");
     let at = (0..ir.len().max(emitted.len())).find(|i| ir.get(*i) != emitted.get(*i))?;
     let side = |lines: &[String]| lines.get(at).cloned().unwrap_or_else(|| "(ends)".into());
     let Case { graph, sizes, fused, .. } = case;
-    Some(format!("{graph} {sizes:?} fused {fused}, line {at}:\n  IR       {}\n  emitted  {}", side(&ir), side(&emitted)))
+    Some(format!(
+        "{graph} {sizes:?} fused {fused}, line {at}:\n  IR       {}\n  emitted  {}",
+        side(&ir),
+        side(&emitted)
+    ))
 }
 
 #[test]

@@ -15,7 +15,9 @@ pub mod print;
 pub mod source;
 pub mod trace;
 
-pub use check::{Failed, LANGUAGE_VERSION, compile, compile_file, compile_text, compile_whole_prelude, prelude_sources};
+pub use check::{
+    Failed, LANGUAGE_VERSION, compile, compile_file, compile_text, compile_whole_prelude, prelude_sources,
+};
 
 #[cfg(test)]
 mod testing;

@@ -17,7 +17,12 @@ pub struct Family {
     /// [`mgraph_dsl::ir::Program::digest`] of what the code was generated from.
     pub digest: &'static str,
     /// Build the eager MLX module over bound weights.
-    pub mlx: fn(&Resolved, &mut mlx::Weights<'_>) -> Result<Box<dyn mlx::Module>>,
-    /// Emit one graph: `inputs` in the order of its parameters, results in order.
-    pub hlo: fn(&Resolved, &mut hlo::Build, graph: &str, inputs: &[hlo::V]) -> Result<Vec<hlo::V>>,
+    pub mlx: MlxLoader,
+    /// Emit one graph as StableHLO.
+    pub hlo: HloEmitter,
 }
+
+pub type MlxLoader = fn(&Resolved, &mut mlx::Weights<'_>) -> Result<Box<dyn mlx::Module>>;
+
+/// Config, recorder, name of the graph, its parameters in order; the graph's results in order.
+pub type HloEmitter = fn(&Resolved, &mut hlo::Build, &str, &[hlo::V]) -> Result<Vec<hlo::V>>;

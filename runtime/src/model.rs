@@ -36,13 +36,11 @@ impl Model {
         let family = choose(checkpoint.config(), families, &config_file)?;
         let program = mgraph_dsl::compile_text(family.file, family.source)
             .map_err(|failed| anyhow!("{} does not compile:\n{failed}", family.file))?;
-        let resolved = config::resolve(&program, checkpoint.config(), &[])
-            .map_err(|faults| {
-                let shown: Vec<String> = faults.iter().map(|f| f.display(&config_file).to_string()).collect();
-                listed(&format!("{config_file} does not fit family {}", family.name), &shown)
-            })?;
-        let quantization =
-            Quantization::from_config(checkpoint.config()).map_err(|e| anyhow!("{config_file}: {e}"))?;
+        let resolved = config::resolve(&program, checkpoint.config(), &[]).map_err(|faults| {
+            let shown: Vec<String> = faults.iter().map(|f| f.display(&config_file).to_string()).collect();
+            listed(&format!("{config_file} does not fit family {}", family.name), &shown)
+        })?;
+        let quantization = Quantization::from_config(checkpoint.config()).map_err(|e| anyhow!("{config_file}: {e}"))?;
         let stored = checkpoint.tensors().iter().map(|(name, tensor)| {
             (name.clone(), Stored { shape: tensor.shape.clone(), dtype: stored_dtype(tensor.dtype) })
         });

@@ -73,7 +73,10 @@ impl Batch {
     pub fn check(&self, options: &SessionOptions) -> Result<()> {
         let per_row = |values: &[i32], count: usize| values.len() == self.rows * count;
         ensure!(
-            self.rows > 0 && self.width > 0 && per_row(&self.tokens, self.width) && per_row(&self.positions, self.width),
+            self.rows > 0
+                && self.width > 0
+                && per_row(&self.tokens, self.width)
+                && per_row(&self.positions, self.width),
             "a call of {} rows of {} tokens with {} tokens and {} positions",
             self.rows,
             self.width,
@@ -82,8 +85,7 @@ impl Batch {
         );
         ensure!(self.rows <= options.rows, "a call of {} rows, but the session has {}", self.rows, options.rows);
         ensure!(
-            self.positions.iter().all(|p| *p >= 0)
-                && self.wanted.iter().all(|w| (0..self.width as i32).contains(w)),
+            self.positions.iter().all(|p| *p >= 0) && self.wanted.iter().all(|w| (0..self.width as i32).contains(w)),
             "a negative position, or logits wanted of a token that is not in the call"
         );
         Ok(())

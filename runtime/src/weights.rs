@@ -102,7 +102,9 @@ impl<'a> WeightReader<'a> {
             let stacked = matches!(source, Source::Stacked(_));
             let pieces = source.pieces();
             let chosen = match rows {
-                Some((low, high)) if stacked => pieces.get(*low as usize..*high as usize).context("rows outside a stack")?,
+                Some((low, high)) if stacked => {
+                    pieces.get(*low as usize..*high as usize).context("rows outside a stack")?
+                }
                 _ => pieces,
             };
             for piece in chosen {

@@ -7,7 +7,12 @@
 #[path = "expand.rs"]
 mod expand;
 
-use std::{env, fs, path::PathBuf, process::Command, time::Instant};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
 
 use mgraph_runtime::{
     backend::{self, Backend},
@@ -30,6 +35,9 @@ struct Measured {
     decode_tok_s: f64,
     peak_rss_bytes: u64,
 }
+
+/// Measures one contender once, in a process of its own.
+type Measure = Box<dyn Fn() -> Result<Measured>>;
 
 impl Measured {
     fn best(self, other: Measured) -> Measured {
@@ -56,15 +64,15 @@ fn main() -> Result<()> {
     expand::to_f32(&packed, &dense)?;
 
     let peers = root.join("tests/benches/peers");
-    let ours = |backend: &str, dir: &PathBuf| -> Box<dyn Fn() -> Result<Measured>> {
+    let ours = |backend: &str, dir: &Path| -> Measure {
         let case = format!("{backend} {}", dir.display());
         Box::new(move || measure(Command::new(env::current_exe()?).env(CHILD, &case)))
     };
-    let peer = |script: &str, model: &PathBuf| -> Box<dyn Fn() -> Result<Measured>> {
-        let (script, model) = (peers.join(script), model.clone());
+    let peer = |script: &str, model: &Path| -> Measure {
+        let (script, model) = (peers.join(script), model.to_owned());
         Box::new(move || measure(Command::new(&script).arg(&model).args([PREFILL.to_string(), DECODE.to_string()])))
     };
-    let cases: Vec<(&str, &str, Box<dyn Fn() -> Result<Measured>>)> = vec![
+    let cases: Vec<(&str, &str, Measure)> = vec![
         ("mlx-lm", "Q4_1", peer("mlx-lm", &packed)),
         ("MLX", "Q4_1", ours("mlx", &packed)),
         ("mlx-lm", "f32", peer("mlx-lm", &dense)),
@@ -149,10 +157,12 @@ fn peak_rss() -> Result<u64> {
 }
 
 /// Ours beside the peer that the mark is set against: MLX beside mlx-lm on the same weights, IREE beside llama.cpp.
-fn table(names: &[(&str, &str)], best: &[Measured], packed: &PathBuf) -> Result<()> {
+fn table(names: &[(&str, &str)], best: &[Measured], packed: &Path) -> Result<()> {
     let find = |who: &str, weights: &str| names.iter().position(|n| *n == (who, weights)).map(|i| best[i]);
     let checkpoint = fs::metadata(packed.join("model.safetensors"))?.len() as f64;
-    println!("\nprefill {PREFILL} tokens, decode {DECODE}; best of {ROUNDS} interleaved rounds; ratios to the peer named");
+    println!(
+        "\nprefill {PREFILL} tokens, decode {DECODE}; best of {ROUNDS} interleaved rounds; ratios to the peer named"
+    );
     println!("{:10} {:6} {:>14} {:>14} {:>11}  beside", "who", "weights", "prefill tok/s", "decode tok/s", "peak MB");
     for ((who, weights), m) in names.iter().zip(best) {
         let peer = match *who {

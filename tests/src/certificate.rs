@@ -12,15 +12,13 @@ use mgraph_dsl::{
 };
 use mgraph_runtime::{
     error::{Context, Result, anyhow, bail},
+    family::HloEmitter,
     hlo::{
         self, Build, BuildOptions, WeightType, emit,
         graph::{ArgumentKind, Part, ResultKind},
         readback::{self, Operand, Read},
     },
 };
-
-/// The emitter under test: what [`mgraph_runtime::family::Family::hlo`] is.
-pub type Emitter = fn(&Resolved, &mut Build, &str, &[hlo::V]) -> Result<Vec<hlo::V>>;
 
 /// A config with its weights, and the sizes of a call.
 pub struct Case<'a> {
@@ -34,7 +32,7 @@ pub struct Case<'a> {
 }
 
 /// The two listings of a case: the IR's and the emission's.
-pub fn listings(case: &Case<'_>, emitter: Emitter) -> Result<(Vec<String>, Vec<String>)> {
+pub fn listings(case: &Case<'_>, emitter: HloEmitter) -> Result<(Vec<String>, Vec<String>)> {
     let inputs = inputs(case)?;
     Ok((of_ir(case, &inputs)?, of_emission(case, &inputs, emitter)?))
 }
@@ -114,7 +112,8 @@ fn of_ir(case: &Case<'_>, inputs: &[Input]) -> Result<Vec<String>> {
     let mut lines = listing.lines;
     lines.extend(traced.results.iter().enumerate().map(|(i, id)| format!("result {i} = {}", known[id.0])));
     let mut writes: Vec<String> = traced.writes.iter().map(|(p, id)| format!("state {p} = {}", known[id.0])).collect();
-    let probes = traced.nodes.iter().zip(&known).flat_map(|(n, v)| n.probes.iter().map(move |p| format!("probe {p} = {v}")));
+    let probes =
+        traced.nodes.iter().zip(&known).flat_map(|(n, v)| n.probes.iter().map(move |p| format!("probe {p} = {v}")));
     writes.extend(probes);
     writes.sort();
     lines.extend(writes);
@@ -146,7 +145,8 @@ fn ir_op(
         Primitive::Reshape if traced.nodes[node.operands[0].0].shape == node.shape => return Ok(operands[0].clone()),
         Primitive::Slice(cuts) => {
             let kept: Vec<i64> = cuts.iter().map(|c| (c.end - c.start) as i64).collect();
-            let whole = traced.nodes[node.operands[0].0].shape.iter().zip(cuts).all(|(d, c)| c.start == 0 && c.end == *d);
+            let whole =
+                traced.nodes[node.operands[0].0].shape.iter().zip(cuts).all(|(d, c)| c.start == 0 && c.end == *d);
             let numbers: Vec<f64> = cuts.iter().flat_map(|c| [c.start as f64, c.end as f64]).collect();
             let cut = if whole { operands[0].clone() } else { listing.op("slice", operands, &numbers, &kept, dtype) };
             let drops = cuts.iter().any(|c| !c.keep);
@@ -173,7 +173,7 @@ fn ir_op(
     Ok(listing.op(primitive.name(), operands, &numbers, shape, dtype))
 }
 
-fn of_emission(case: &Case<'_>, inputs: &[Input], emitter: Emitter) -> Result<Vec<String>> {
+fn of_emission(case: &Case<'_>, inputs: &[Input], emitter: HloEmitter) -> Result<Vec<String>> {
     let mut build = Build::new(options(case)?);
     let values: Vec<hlo::V> = inputs
         .iter()
@@ -245,12 +245,9 @@ fn options(case: &Case<'_>) -> Result<BuildOptions> {
         let shape: Vec<i64> = w.shape.iter().map(|d| *d as i64).collect();
         let ty = match w.kind {
             WeightKind::Tensor | WeightKind::Matrix => WeightType::Dense(hlo::Type::new(concrete(w.dtype), &shape)),
-            WeightKind::Packed { bits, group } => WeightType::Packed {
-                shape,
-                bits: bits.into(),
-                group: group.into(),
-                scales: hlo::DType::F32,
-            },
+            WeightKind::Packed { bits, group } => {
+                WeightType::Packed { shape, bits: bits.into(), group: group.into(), scales: hlo::DType::F32 }
+            }
         };
         weights.insert(w.path.clone(), ty);
     }

@@ -198,7 +198,14 @@ pub struct Matrix<T> {
 pub enum Store<T> {
     Dense(T),
     /// `bytes` are those of `codes`, for who reads a code within one.
-    Packed { codes: T, bytes: T, scales: T, biases: T, bits: u32, group: u32 },
+    Packed {
+        codes: T,
+        bytes: T,
+        scales: T,
+        biases: T,
+        bits: u32,
+        group: u32,
+    },
 }
 
 /// Values that the IR can be walked over. Errors are sentences; the walk adds the place.

@@ -34,8 +34,7 @@ pub struct Arguments {
 pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
     let golden = Golden::open(&arguments.reference)?;
     let model = Model::open(&arguments.model, families)?;
-    let settings =
-        parity::Settings { backend: arguments.a, numerics: arguments.numerics, dtype: arguments.dtype };
+    let settings = parity::Settings { backend: arguments.a, numerics: arguments.numerics, dtype: arguments.dtype };
     println!("{:24} {:>18} {:>10} {:>10} {:>8}  verdict", "stage", "shape", "max_abs", "rms", "outside");
     let passed = parity::run(&model, &golden, settings, &mut print_row)?;
     Ok(if passed { Verdict::Done } else { Verdict::Diverged })

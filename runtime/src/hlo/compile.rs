@@ -5,6 +5,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     thread,
     time::UNIX_EPOCH,
 };
@@ -58,9 +59,11 @@ pub fn identity(library: &Path) -> Result<String> {
     Ok(format!("{} bytes, modified {}", data.len(), time.as_nanos()))
 }
 
-/// Compile one module.
+/// Compile one module. One at a time: the compiler sets up its targets on first use, and two that do so together crash.
 pub fn compile(text: &str, flags: &[&str]) -> Result<Vec<u8>> {
+    static ONE: Mutex<()> = Mutex::new(());
     let library = library()?;
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     // MLIR recurses deeper than the 2 MiB of a Rust thread may hold.
     let run = || {
         let compiler = Compiler::with_library(&library).map_err(|e| anyhow!("{e}"))?;

@@ -17,7 +17,7 @@ use mgraph_dsl::ir::{Compare, Reduce};
 
 use super::{
     graph::{Elementwise, Graph, Node, Op},
-    types::{DType, Type, V, element},
+    types::{DType, Type, V},
 };
 use crate::error::{Context as _, Result, anyhow};
 
@@ -395,9 +395,4 @@ fn neutral(op: Reduce, dtype: DType) -> u64 {
         (Reduce::Maximum, DType::I32) => u64::from(i32::MIN as u32),
         (Reduce::Maximum, DType::U32 | DType::U8 | DType::Bool) => 0,
     }
-}
-
-/// For messages: the element type as StableHLO names it.
-pub fn dtype_name(dtype: DType) -> &'static str {
-    element(dtype)
 }

@@ -246,11 +246,12 @@ impl Session for HloSession {
     }
 
     fn width(&self, tokens: usize) -> usize {
-        let tokens = tokens.clamp(1, self.options.max_chunk.max(1));
+        let limit = self.options.max_chunk.max(1);
         if self.options.probes {
-            return tokens;
+            return tokens.clamp(1, limit);
         }
-        WIDTHS.iter().copied().find(|w| *w >= tokens).unwrap_or(tokens).min(self.options.max_chunk.max(1))
+        let widest = WIDTHS[WIDTHS.len() - 1];
+        WIDTHS.into_iter().find(|w| *w >= tokens).unwrap_or(widest).min(limit)
     }
 
     fn capacity(&self) -> usize {

@@ -9,7 +9,13 @@ use crate::error::{Result, bail};
 pub enum Matrix {
     Dense(Array),
     /// Affine: `code * scale + bias`, one scale and bias per `group` columns.
-    Packed { codes: Array, scales: Array, biases: Array, bits: i32, group: i32 },
+    Packed {
+        codes: Array,
+        scales: Array,
+        biases: Array,
+        bits: i32,
+        group: i32,
+    },
 }
 
 impl Matrix {

@@ -190,9 +190,7 @@ impl Worker {
             let grown = match (self.core.states.remove(&state.path), axis) {
                 (None, _) => zeros(wanted)?,
                 (Some(old), None) => old,
-                (Some(old), Some(axis)) => {
-                    ops::concatenate(&[&old, &zeros(wanted - self.held)?], axis as i32)?
-                }
+                (Some(old), Some(axis)) => ops::concatenate(&[&old, &zeros(wanted - self.held)?], axis as i32)?,
             };
             self.core.states.insert(state.path.clone(), grown);
         }

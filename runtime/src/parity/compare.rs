@@ -46,8 +46,7 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, Strin
         return Err(format!("shape {:?}, but the reference has {:?}", a.shape, b.shape));
     }
     let (left, right) = (a.to_f64(), b.to_f64());
-    let mut difference =
-        Difference { max_abs: 0.0, rms: 0.0, scale: 0.0, worst: None, outside: 0, rms_ok: true };
+    let mut difference = Difference { max_abs: 0.0, rms: 0.0, scale: 0.0, worst: None, outside: 0, rms_ok: true };
     let (mut worst_excess, mut worst_at) = (f64::NEG_INFINITY, None);
     for (i, (x, y)) in left.iter().zip(&right).enumerate() {
         // Equal values include equal infinities; NaN agrees with NaN only.

@@ -27,8 +27,8 @@ impl Golden {
     pub fn open(path: &Path) -> Result<Golden> {
         let shown = path.display().to_string();
         let bytes = fs::read(path).with_context(|| format!("reading reference numbers from {shown}"))?;
-        let file = SafeTensors::deserialize(&bytes)
-            .with_context(|| format!("{shown} is not a readable safetensors file"))?;
+        let file =
+            SafeTensors::deserialize(&bytes).with_context(|| format!("{shown} is not a readable safetensors file"))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in file.iter() {
             let dtype = match view.dtype() {
@@ -45,9 +45,7 @@ impl Golden {
         }
         let beside = path.with_extension("json");
         let notes = match fs::read_to_string(&beside) {
-            Ok(text) => Some(
-                serde_json::from_str(&text).with_context(|| format!("{} is not JSON", beside.display()))?,
-            ),
+            Ok(text) => Some(serde_json::from_str(&text).with_context(|| format!("{} is not JSON", beside.display()))?),
             Err(_) => None,
         };
         Ok(Golden { path: shown, tensors, notes })

@@ -24,7 +24,10 @@ pub struct Row {
 
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    Compared { shape: Vec<usize>, difference: Difference },
+    Compared {
+        shape: Vec<usize>,
+        difference: Difference,
+    },
     /// Shapes disagree, or greedy tokens do.
     Mismatch(String),
     /// The reference has the stage, the family gave no probe of that name.
@@ -109,10 +112,13 @@ impl Run<'_> {
         let mut session = self.open(rows, width + steps.len(), true)?;
         let batch = every_logit(rows, width, integers(ids), |_| (0..width).collect());
         let mut seen = Vec::new();
-        session.step(&batch, Some(&mut |name, tensor| {
-            seen.push((name.to_owned(), tensor));
-            Ok(())
-        }))?;
+        session.step(
+            &batch,
+            Some(&mut |name, tensor| {
+                seen.push((name.to_owned(), tensor));
+                Ok(())
+            }),
+        )?;
         for (name, ours) in &seen {
             if let Some(reference) = self.golden.get(name) {
                 self.judge(name, ours, &reference.clone(), self.bound(name)?);
@@ -132,9 +138,7 @@ impl Run<'_> {
         for (name, reference) in self.golden.with_prefix("cache.layer.") {
             let mut parts = name["cache.layer.".len()..].split('.');
             let (Some(layer), Some(kind)) = (parts.next(), parts.next()) else { continue };
-            let wanted = |path: &&String| {
-                path.split('.').any(|p| p == layer) && path.rsplit('.').next() == Some(kind)
-            };
+            let wanted = |path: &&String| path.split('.').any(|p| p == layer) && path.rsplit('.').next() == Some(kind);
             let Some(path) = self.model.states().iter().find(wanted).cloned() else {
                 self.report(&name, Outcome::NotProbed);
                 continue;
@@ -189,7 +193,9 @@ impl Run<'_> {
             let begin = row * width * vocab;
             left.extend_from_slice(&ours[begin..begin + length * vocab]);
             let padding = (width - length) * vocab;
-            right.extend_from_slice(theirs.get(begin + padding..begin + width * vocab).context("batch.logits is too short")?);
+            right.extend_from_slice(
+                theirs.get(begin + padding..begin + width * vocab).context("batch.logits is too short")?,
+            );
         }
         let shape = [lengths.iter().sum::<usize>(), vocab];
         let bound = self.bound("batch.logits")?;
@@ -200,13 +206,7 @@ impl Run<'_> {
 
 fn every_logit(rows: usize, width: usize, tokens: Vec<i32>, positions: impl Fn(usize) -> Vec<usize>) -> Batch {
     let per_row = |f: &dyn Fn(usize) -> Vec<usize>| (0..rows).flat_map(f).map(|p| p as i32).collect();
-    Batch {
-        rows,
-        width,
-        tokens,
-        positions: per_row(&positions),
-        wanted: per_row(&|_| (0..width).collect()),
-    }
+    Batch { rows, width, tokens, positions: per_row(&positions), wanted: per_row(&|_| (0..width).collect()) }
 }
 
 /// A state `[B, heads, T, width]` cut to its first `count` positions (the last axis but one).
