@@ -69,7 +69,9 @@ impl<C> Call<'_, C, hlo::Build> {
                 kept.push(high - low);
             }
         }
-        let cut = self.slice(x, &ranges);
+        // The whole of every axis is no slice.
+        let whole = ranges.iter().zip(&shape).all(|(range, size)| *range == (0, *size));
+        let cut = if whole { x } else { self.slice(x, &ranges) };
         if kept.len() == shape.len() { cut } else { self.reshape(cut, &kept) }
     }
 }
