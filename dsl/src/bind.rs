@@ -21,10 +21,11 @@ use crate::{
     diagnostic::suggest,
     ir::{BlockId, DType, Field, FieldKind, Load, LoadKind, LocalId, Program, Shape, TensorType},
     load::{self, LoadError, Val},
+    pattern,
 };
 use fault::Claim;
 use instance::evaluate_in;
-use place::{Base, join, matches};
+use place::{Base, join};
 
 /// Index into [`Bindings::weights`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -400,7 +401,7 @@ impl Binder<'_> {
             told.extend(fault::overlaps(name, claims, self.stored));
         }
         for (name, stored) in self.stored {
-            let excused = draft.ignores.iter().any(|pattern| matches(pattern, name));
+            let excused = draft.ignores.iter().any(|pattern| pattern::matches(pattern, name));
             if !by_name.contains_key(name.as_str()) && !excused {
                 told.push(BindFault::Unclaimed { name: name.clone(), shape: stored.shape.clone() });
             }

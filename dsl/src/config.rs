@@ -370,32 +370,12 @@ impl<'a> Resolver<'a> {
 
 /// The config values that an expression names, each once.
 fn mentions(load: &Load, out: &mut Vec<ConfigPath>) {
-    let mut each = |loads: &[&Load]| loads.iter().for_each(|l| mentions(l, out));
-    match &load.kind {
-        LoadKind::Config(path) => {
-            if !out.contains(path) {
-                out.push(path.clone());
-            }
-        }
-        LoadKind::Dim(dim) => dim.atoms().for_each(|atom| mentions(&atom.load, out)),
-        LoadKind::Unary(_, a) => each(&[a]),
-        LoadKind::Binary(_, a, b) | LoadKind::Index(a, b) => each(&[a, b]),
-        LoadKind::If(a, b, c) => each(&[a, b, c]),
-        LoadKind::Call(_, all) | LoadKind::Op(_, all) | LoadKind::List(all) => each(&all.iter().collect::<Vec<_>>()),
-        LoadKind::Comprehension { item, .. } => each(&[item]),
-        LoadKind::Block { value, .. } => each(&[value]),
-        LoadKind::Int(_)
-        | LoadKind::Float(_)
-        | LoadKind::Bool(_)
-        | LoadKind::Text(_)
-        | LoadKind::Pi
-        | LoadKind::Parameter(_)
-        | LoadKind::Member(_)
-        | LoadKind::Local(_)
-        | LoadKind::Free(_)
-        | LoadKind::Size(_)
-        | LoadKind::Matrix(..) => {}
+    if let LoadKind::Config(path) = &load.kind
+        && !out.contains(path)
+    {
+        out.push(path.clone());
     }
+    load.for_each_part(&mut |part| mentions(part, out));
 }
 
 /// `accepted` in messages: what a `one_of` lists.

@@ -1,4 +1,4 @@
-//! The IR as text: one line per statement, types at the end. For reading, `mlxcel expand --backend ir`, and tests.
+//! The IR as text: one line per statement, types at the end. For reading and for tests.
 //!
 //! Nothing parses this form back.
 

@@ -35,16 +35,6 @@ pub(super) fn join(parent: &str, step: &str) -> String {
     }
 }
 
-/// `*` in `pattern` is any run of characters.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((head, rest)) => name.strip_prefix(head).is_some_and(|tail| {
-            (0..=tail.len()).filter(|at| tail.is_char_boundary(*at)).any(|at| matches(rest, &tail[at..]))
-        }),
-    }
-}
-
 /// The places of a field below its block's; a place without parts is the field's own name.
 pub(super) fn below(
     bases: &[Base],

@@ -463,35 +463,10 @@ impl Lowering<'_, '_> {
     }
 }
 
-fn mentions(value: &Load, local: LocalId) -> bool {
-    let go = |v: &Load| mentions(v, local);
-    match &value.kind {
-        LoadKind::Local(l) => *l == local,
-        LoadKind::Dim(dim) => dim.atoms().any(|a| mentions(&a.load, local)),
-        LoadKind::Unary(_, a) => go(a),
-        LoadKind::Binary(_, a, b) | LoadKind::Index(a, b) => go(a) || go(b),
-        LoadKind::Call(_, list) | LoadKind::Op(_, list) | LoadKind::List(list) => list.iter().any(go),
-        LoadKind::If(a, b, c) => go(a) || go(b) || go(c),
-        LoadKind::Comprehension { item, each } => {
-            go(item)
-                || each.iter().any(|e| match &e.over {
-                    Over::Range(low, high) => go(low) || go(high),
-                    Over::List(list) => go(list),
-                })
-        }
-        LoadKind::Block { lets, value } => go(value) || lets.iter().any(|(_, v)| go(v)),
-        LoadKind::Int(_)
-        | LoadKind::Float(_)
-        | LoadKind::Bool(_)
-        | LoadKind::Text(_)
-        | LoadKind::Pi
-        | LoadKind::Config(_)
-        | LoadKind::Parameter(_)
-        | LoadKind::Member(_)
-        | LoadKind::Free(_)
-        | LoadKind::Size(_)
-        | LoadKind::Matrix(..) => false,
-    }
+fn mentions(load: &Load, local: LocalId) -> bool {
+    let mut found = matches!(&load.kind, LoadKind::Local(l) if *l == local);
+    load.for_each_part(&mut |part| found |= mentions(part, local));
+    found
 }
 
 /// The `let`s of a region that has nothing else.

@@ -22,7 +22,6 @@ pub struct Interpreter {
     resolved: Arc<Resolved>,
     bindings: Arc<Bindings>,
     numeric: Numeric,
-    twins: Option<TwinBackend>,
 }
 
 /// What a call gives.
@@ -50,12 +49,7 @@ impl Interpreter {
         read: ReadWeight,
     ) -> Interpreter {
         let numeric = Numeric::new(bindings.clone(), family, precision, read);
-        Interpreter { program, resolved, bindings, numeric, twins: None }
-    }
-
-    /// Take, where a backend's mode `fused` would take another op, that op.
-    pub fn set_twins(&mut self, backend: Option<TwinBackend>) {
-        self.twins = backend;
+        Interpreter { program, resolved, bindings, numeric }
     }
 
     /// Run a graph. Row `b` of the call is the request in slot `slots[b]`; states show `positions` positions. When the
@@ -77,7 +71,6 @@ impl Interpreter {
         let inputs: Vec<(&str, Tensor)> = inputs.iter().map(|(n, t)| (*n, self.numeric.input(t.clone()))).collect();
         let over = Walked { program: &self.program, resolved: &self.resolved, bindings: &self.bindings };
         let mut walk = Walk::new(over, &mut self.numeric, positions);
-        walk.twins = self.twins;
         let results = walk.graph(graph, &inputs)?;
         let probes = std::mem::take(&mut self.numeric.call.probes);
         self.numeric.commit().map_err(fault)?;

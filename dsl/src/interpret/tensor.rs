@@ -93,10 +93,6 @@ impl Tensor {
         &self.data
     }
 
-    pub fn into_data(self) -> Data {
-        self.data
-    }
-
     pub fn len(&self) -> usize {
         self.data.len()
     }
