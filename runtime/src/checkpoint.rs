@@ -133,6 +133,14 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// As [`Checkpoint::release`] for everything: also the pages at the edges of tensors, and those that the kernel maps around
+    /// a page that is read (measured: 12 of 98 MB are left behind tensor by tensor).
+    pub fn release_all(&self) {
+        for shard in &self.shards {
+            shard.release(0..shard.bytes().len());
+        }
+    }
+
     fn find(&self, name: &str) -> Result<&StoredTensor, CheckpointError> {
         let missing = || CheckpointError::new(&self.dir, vec![Problem::NoSuchTensor(name.to_owned())]);
         self.tensors.get(name).ok_or_else(missing)

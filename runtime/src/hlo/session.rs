@@ -138,6 +138,7 @@ impl HloSession {
                 self.weights.insert(kind, self.runtime.buffer(ty, bytes)?);
             }
         }
+        model.checkpoint.release_all();
         Ok(())
     }
 
