@@ -617,16 +617,24 @@ impl<'p> Body<'p> {
                 let mut variables = Vec::new();
                 let mut lines = TokenStream::new();
                 let names_before = self.names.clone();
+                let mut initials = Vec::new();
                 for one in carried {
                     let initial = self.scope.value(one.initial)?;
                     let moved = self.uses.last(one.initial) == self.point
                         && carried.iter().filter(|c| c.initial == one.initial).count() == 1;
-                    let initial = initial.take(if moved { self.depth } else { usize::MAX });
+                    initials.push(initial.take(if moved { self.depth } else { usize::MAX }));
+                }
+                for one in carried {
                     let name = self.function.value(one.inner).name.clone().unwrap_or_else(|| "carried".into());
                     let ident = self.names.bind(&name, self.point, self.uses.last(one.inner));
                     self.hold(one.inner, quote!(#ident), Form::Owned(self.depth));
-                    lines.extend(quote!(let mut #ident = #initial;));
                     variables.push(ident);
+                }
+                // All at once: one may be named as the initial value of the next is.
+                match (&variables[..], &initials[..]) {
+                    ([], _) => {}
+                    ([variable], [initial]) => lines.extend(quote!(let mut #variable = #initial;)),
+                    _ => lines.extend(quote!(let (#(mut #variables),*) = (#(#initials),*);)),
                 }
                 let (head, before) = match over {
                     LoopOver::Range { variable, low, high } => {

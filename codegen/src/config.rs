@@ -1,9 +1,12 @@
-//! `struct Config`: every setting of the family that code may read, taken from the resolved config. What may be absent is an
+//! `struct Config`: the settings of the family that code reads, taken from the resolved config. What may be absent is an
 //! `Option`.
 
-use std::collections::BTreeMap;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
-use mgraph_dsl::ir::{FieldType, LoadType, Program, Scalar, Setting};
+use mgraph_dsl::ir::{FieldType, LoadType, OpId, Program, Scalar, Setting};
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
@@ -20,11 +23,13 @@ struct Known {
     conditional: bool,
 }
 
-/// Every value of the config by its path, in file order.
+/// Every value of the config by its path, in file order; and what the code emitted so far reads of the load stage.
 #[derive(Debug, Default)]
 pub(crate) struct Configs {
     order: Vec<Vec<String>>,
     known: BTreeMap<Vec<String>, Known>,
+    read: RefCell<BTreeSet<Vec<String>>>,
+    called: RefCell<BTreeSet<OpId>>,
 }
 
 impl Configs {
@@ -63,6 +68,7 @@ impl Configs {
     pub fn access(&self, path: &[String]) -> Result<Code> {
         let dotted = path.join(".");
         let known = self.known.get(path).ok_or_else(|| Error::Ir(format!("`{dotted}` is no config value")))?;
+        self.read.borrow_mut().insert(path.to_vec());
         let steps = path.iter().map(|step| names::ident(step));
         let place = quote!(cfg #(.#steps)*);
         Ok(if known.conditional {
@@ -74,15 +80,27 @@ impl Configs {
 
     /// The functions of the runtime that [`Configs::emit`] calls.
     pub fn readers(&self) -> Vec<Ident> {
-        let read = |reader: &(&str, bool)| self.known.values().any(|known| known.conditional == reader.1);
+        let paths = self.read.borrow();
+        let read = |reader: &(&str, bool)| {
+            paths.iter().filter_map(|path| self.known.get(path)).any(|known| known.conditional == reader.1)
+        };
         let readers = [("optional", true), ("required", false)].into_iter().filter(read);
         readers.map(|(name, _)| names::ident(name)).collect()
     }
 
-    /// `struct Config`, one struct per section, and how they are read.
+    /// Code calls this op over load values.
+    pub fn call(&self, op: OpId) {
+        self.called.borrow_mut().insert(op);
+    }
+
+    pub fn called(&self) -> Vec<OpId> {
+        self.called.borrow().iter().copied().collect()
+    }
+
+    /// `struct Config`, one struct per section, and how they are read: only what [`Configs::access`] was asked for.
     pub fn emit(&self) -> TokenStream {
         let mut sections: Vec<&str> = Vec::new();
-        for path in &self.order {
+        for path in self.order.iter().filter(|path| self.read.borrow().contains(*path)) {
             if let [section, _] = &path[..]
                 && !sections.contains(&section.as_str())
             {
@@ -97,7 +115,7 @@ impl Configs {
         let section_reads = sections.iter().map(|s| self.reads(Some(s)));
         let docs = sections.iter().map(|s| format!(" `section {s}`"));
         quote! {
-            /// What `config.json` says, defaults filled in.
+            /// What the code reads of `config.json`, defaults filled in.
             #[derive(Debug, Clone)]
             pub struct Config {
                 #root
@@ -128,6 +146,7 @@ impl Configs {
                 ([within, _], Some(section)) => within == section,
                 _ => false,
             };
+            let here = here && self.read.borrow().contains(path);
             if here { self.known.get(path).map(|known| (path, known)) } else { None }
         })
     }

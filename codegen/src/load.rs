@@ -192,6 +192,7 @@ impl<'p> Scope<'p> {
             LoadKind::Binary(op, x, y) => self.binary(*op, x, y)?,
             LoadKind::Call(function, arguments) => self.call(*function, arguments)?,
             LoadKind::Op(op, arguments) => {
+                self.configs.call(*op);
                 let name = names::ident(&self.program.op(*op).name);
                 let arguments = self.arguments(arguments)?;
                 Code::atom(quote!(load::#name(#(#arguments),*)?))

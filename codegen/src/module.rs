@@ -1,6 +1,6 @@
 //! The whole generated module of a family: config, load functions, one submodule per backend, and the registry entry.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use mgraph_dsl::ir::{BlockId, Function, LoadKind, OpKind, ParameterKind, Program};
 use proc_macro2::TokenStream;
@@ -38,11 +38,12 @@ pub fn emit(program: &Program, options: &Options) -> Result<TokenStream> {
 /// As [`emit`].
 pub fn emit_pair(mlx: &Program, hlo: &Program, options: &Options) -> Result<TokenStream> {
     let configs = Configs::of(mlx);
-    let (config, readers) = (configs.emit(), configs.readers());
+    let mlx_module = mlx_module(mlx, &configs)?;
+    let hlo_module = hlo_module(hlo, &configs)?;
+    // After what reads them.
     let load = load_functions(mlx, &configs)?;
+    let (config, readers) = (configs.emit(), configs.readers());
     let family = family(mlx, options);
-    let mlx = mlx_module(mlx)?;
-    let hlo = hlo_module(hlo)?;
     Ok(quote! {
         use ::mgraph_runtime::{
             error::Result,
@@ -52,8 +53,8 @@ pub fn emit_pair(mlx: &Program, hlo: &Program, options: &Options) -> Result<Toke
 
         #config
         #load
-        #mlx
-        #hlo
+        #mlx_module
+        #hlo_module
         #family
     })
 }
@@ -114,11 +115,15 @@ fn family(program: &Program, options: &Options) -> TokenStream {
     }
 }
 
-/// Ops over load values alone, the same for both backends. Those that only the config calls were evaluated with it.
+/// Ops over load values alone, the same for both backends. Those that only the config calls are evaluated with it.
 fn load_functions(program: &Program, configs: &Configs) -> Result<TokenStream> {
-    let mut functions = TokenStream::new();
-    for op in &program.ops {
-        let OpKind::Load { parameters, dims, body } = &op.kind else { continue };
+    let mut functions = BTreeMap::new();
+    // What is emitted may call more.
+    while let Some(id) = configs.called().into_iter().find(|id| !functions.contains_key(id)) {
+        let op = program.op(id);
+        let OpKind::Load { parameters, dims, body } = &op.kind else {
+            return Err(Error::Ir(format!("op `{}` is called with load values alone, and has tensors", op.name)));
+        };
         let mut scope = Scope::new(program, configs, None, Where::Variables);
         let mut signature = Vec::new();
         for parameter in parameters {
@@ -138,15 +143,17 @@ fn load_functions(program: &Program, configs: &Configs) -> Result<TokenStream> {
         let name = names::ident(&op.name);
         let doc = documentation(program, &format!("`op {}`", op.name), &op.doc, op.span);
         let result = owned_type(&body.ty);
-        functions.extend(quote! {
+        let function = quote! {
             #doc
             pub fn #name(#(#signature),*) -> Result<#result> {
                 #(#sizes)*
                 #lets
                 Ok(#value)
             }
-        });
+        };
+        functions.insert(id, function);
     }
+    let functions: TokenStream = functions.into_values().collect();
     Ok(quote! {
         /// Ops over load values.
         #[allow(non_snake_case, unused_imports, dead_code, clippy::all)]
@@ -160,9 +167,8 @@ fn load_functions(program: &Program, configs: &Configs) -> Result<TokenStream> {
 }
 
 /// Blocks and the prelude of one backend.
-fn structure(program: &Program, backend: &dyn Backend) -> Result<(TokenStream, TokenStream)> {
-    let configs = Configs::of(program);
-    let home = Home { program, configs: &configs, block: None };
+fn structure(program: &Program, configs: &Configs, backend: &dyn Backend) -> Result<(TokenStream, TokenStream)> {
+    let home = Home { program, configs, block: None };
     let mut blocks = TokenStream::new();
     for index in 0..program.blocks.len() {
         blocks.extend(block::emit(home, BlockId(index as u32), backend)?);
@@ -234,8 +240,8 @@ fn graphs(program: &Program, tensor: impl Fn(&proc_macro2::Ident) -> TokenStream
     Ok(arms)
 }
 
-fn mlx_module(program: &Program) -> Result<TokenStream> {
-    let (blocks, ops) = structure(program, &Mlx)?;
+fn mlx_module(program: &Program, configs: &Configs) -> Result<TokenStream> {
+    let (blocks, ops) = structure(program, configs, &Mlx)?;
     let graphs = graphs(program, |ident| quote!(#ident))?;
     Ok(quote! {
         /// Eager MLX.
@@ -290,8 +296,8 @@ fn mlx_module(program: &Program) -> Result<TokenStream> {
     })
 }
 
-fn hlo_module(program: &Program) -> Result<TokenStream> {
-    let (blocks, ops) = structure(program, &Hlo)?;
+fn hlo_module(program: &Program, configs: &Configs) -> Result<TokenStream> {
+    let (blocks, ops) = structure(program, configs, &Hlo)?;
     let graphs = graphs(program, |ident| quote!(*#ident))?;
     Ok(quote! {
         /// StableHLO.

@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use mgraph_dsl::{
     dim::Dim,
     ir::{
-        Argument, Each, Function, Load, LoadKind, LoopOver, Over, PatternPart, Prim, Region, SliceSlot, Statement,
-        Type, ValueId,
+        Argument, Function, Load, LoadKind, LoopOver, PatternPart, Prim, Region, SliceSlot, Statement, Type, ValueId,
     },
 };
 
@@ -153,45 +152,10 @@ impl Uses {
 
 /// Every tensor or matrix whose size or packing `load` asks for.
 fn values_of(load: &Load, found: &mut dyn FnMut(ValueId)) {
-    match &load.kind {
-        LoadKind::Int(_)
-        | LoadKind::Float(_)
-        | LoadKind::Bool(_)
-        | LoadKind::Text(_)
-        | LoadKind::Pi
-        | LoadKind::Config(_)
-        | LoadKind::Parameter(_)
-        | LoadKind::Member(_)
-        | LoadKind::Local(_)
-        | LoadKind::Free(_) => {}
-        LoadKind::Dim(dim) => values_of_dim(dim, found),
-        LoadKind::Size(value) | LoadKind::Matrix(value, _) => found(*value),
-        LoadKind::Unary(_, x) => values_of(x, found),
-        LoadKind::Binary(_, x, y) | LoadKind::Index(x, y) => {
-            values_of(x, found);
-            values_of(y, found);
-        }
-        LoadKind::Call(_, items) | LoadKind::Op(_, items) | LoadKind::List(items) => {
-            items.iter().for_each(|item| values_of(item, found));
-        }
-        LoadKind::If(c, x, y) => [c, x, y].into_iter().for_each(|part| values_of(part, found)),
-        LoadKind::Comprehension { item, each } => {
-            for Each { over, .. } in each {
-                match over {
-                    Over::Range(low, high) => {
-                        values_of(low, found);
-                        values_of(high, found);
-                    }
-                    Over::List(list) => values_of(list, found),
-                }
-            }
-            values_of(item, found);
-        }
-        LoadKind::Block { lets, value } => {
-            lets.iter().for_each(|(_, load)| values_of(load, found));
-            values_of(value, found);
-        }
+    if let LoadKind::Size(value) | LoadKind::Matrix(value, _) = &load.kind {
+        found(*value);
     }
+    load.for_each_part(&mut |part| values_of(part, found));
 }
 
 fn values_of_dim(dim: &Dim, found: &mut dyn FnMut(ValueId)) {
