@@ -9,10 +9,7 @@ use std::{
 pub use mgraph_dsl::config::Resolved;
 use mgraph_dsl::load::Val;
 
-use crate::{
-    error::{Context, Error, Result, anyhow, bail},
-    hlo,
-};
+use crate::error::{Context, Error, Result, anyhow, bail};
 
 /// What a generated function works in: the config, and the backend's own context, to which it derefs.
 pub struct Call<'a, C, B> {
@@ -48,32 +45,6 @@ pub enum Cut {
     Range(i64, i64),
     /// One index; the axis is dropped.
     At(i64),
-}
-
-impl<C> Call<'_, C, hlo::Build> {
-    /// Slices the trailing axes, one cut each; the leading ones stay whole.
-    pub fn cut(&mut self, x: hlo::V, cuts: &[Cut]) -> hlo::V {
-        let shape = self.shape(x).to_vec();
-        let leading = shape.len().saturating_sub(cuts.len());
-        let mut ranges = Vec::with_capacity(shape.len());
-        let mut kept = Vec::with_capacity(shape.len());
-        for (axis, size) in shape.iter().enumerate() {
-            let cut = axis.checked_sub(leading).and_then(|i| cuts.get(i)).unwrap_or(&Cut::Whole);
-            let (low, high) = match cut {
-                Cut::Whole => (0, *size),
-                Cut::Range(low, high) => (*low, *high),
-                Cut::At(index) => (*index, *index + 1),
-            };
-            ranges.push((low, high));
-            if !matches!(cut, Cut::At(_)) {
-                kept.push(high - low);
-            }
-        }
-        // The whole of every axis is no slice.
-        let whole = ranges.iter().zip(&shape).all(|(range, size)| *range == (0, *size));
-        let cut = if whole { x } else { self.slice(x, &ranges) };
-        if kept.len() == shape.len() { cut } else { self.reshape(cut, &kept) }
-    }
 }
 
 /// Where a field lies in the tree of blocks: `layers.3.self_attn.q_proj.weight`.

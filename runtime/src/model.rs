@@ -13,7 +13,6 @@ use crate::{
     checkpoint::{Checkpoint, Dtype},
     error::{Result, anyhow, bail},
     family::Family,
-    parity::compare::Bound,
     quantization::Quantization,
     weights::WeightReader,
 };
@@ -75,22 +74,6 @@ impl Model {
         let stated = |object: &Value| object.get("max_position_embeddings").and_then(Value::as_u64);
         stated(config).or_else(|| config.get("text_config").and_then(stated)).map(|n| n as usize)
     }
-
-    /// What the family's `contract` allows a probe to differ by; `None` where no pattern matches.
-    pub fn contract(&self, probe: &str) -> Option<Bound> {
-        let line = self.program.contract.iter().find(|line| matches(&line.pattern, probe))?;
-        Some(Bound { max_abs: line.max_abs, rtol: line.rtol, rms: line.rms })
-    }
-}
-
-/// `*` is any run of characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((head, tail)) => name
-            .strip_prefix(head)
-            .is_some_and(|rest| (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches(tail, &rest[at..]))),
-    }
 }
 
 fn choose(config: &Value, families: &[&'static Family], file: &str) -> Result<&'static Family> {
@@ -124,18 +107,5 @@ fn stored_dtype(dtype: Dtype) -> StoredDtype {
         Dtype::U8 => StoredDtype::U8,
         Dtype::BOOL => StoredDtype::Bool,
         _ => StoredDtype::Other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn a_star_is_any_run_of_characters() {
-        assert!(matches("*", "layer.0.attn"));
-        assert!(matches("layer.*.attn", "layer.12.attn"));
-        assert!(!matches("layer.*.attn", "layer.12.mlp"));
-        assert!(matches("norm", "norm") && !matches("norm", "norms"));
     }
 }

@@ -138,7 +138,7 @@ impl Candidate {
 }
 
 /// The lowest id among the largest logits; `None` when there is none above `-inf`.
-fn greedy(logits: &[f32]) -> Option<u32> {
+pub(crate) fn greedy(logits: &[f32]) -> Option<u32> {
     let mut best: Option<(u32, f32)> = None;
     for (token, &logit) in (0u32..).zip(logits) {
         if logit > best.map_or(f32::NEG_INFINITY, |(_, logit)| logit) {

@@ -3,7 +3,7 @@
 
 use crate::{
     error::{Result, ensure},
-    tensor::Tensor,
+    tensor::{DType, Tensor},
 };
 
 /// How a family is to be run.
@@ -27,6 +27,16 @@ pub enum Float {
     F32,
     Bf16,
     F16,
+}
+
+impl Float {
+    pub fn dtype(self) -> DType {
+        match self {
+            Float::F32 => DType::F32,
+            Float::Bf16 => DType::BF16,
+            Float::F16 => DType::F16,
+        }
+    }
 }
 
 /// `pinned`: op order is exactly the text. `fused`: declared twins may stand in.
@@ -88,6 +98,12 @@ impl Batch {
             self.positions.iter().all(|p| *p >= 0) && self.wanted.iter().all(|w| (0..self.width as i32).contains(w)),
             "a negative position, or logits wanted of a token that is not in the call"
         );
+        ensure!(
+            self.wanted_per_row() > 0 && per_row(&self.wanted, self.wanted_per_row()),
+            "a call of {} rows that wants {} logits; expected the same number of every row, at least one",
+            self.rows,
+            self.wanted.len()
+        );
         Ok(())
     }
 
@@ -123,4 +139,36 @@ pub trait Session {
 
     /// Bring shapes that calls with these widths need into being (compile them), reporting what is done.
     fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Float, Numerics, SessionOptions};
+
+    #[test]
+    fn a_call_that_cannot_be_served_is_refused() {
+        let options = SessionOptions {
+            rows: 1,
+            capacity: 8,
+            max_chunk: 8,
+            dtype: Float::F32,
+            numerics: Numerics::Pinned,
+            probes: false,
+        };
+        let good = Batch::row(&[3, 4], 0, 4);
+        assert!(good.check(&options).is_ok());
+        let refused: [(&str, fn(&mut Batch)); 6] = [
+            ("a token short", |b| drop(b.tokens.pop())),
+            ("two rows", |b| b.rows = 2),
+            ("no width", |b| b.width = 0),
+            ("a negative position", |b| b.positions[0] = -1),
+            ("a token past the row", |b| b.wanted[0] = 4),
+            ("no logits", |b| b.wanted.clear()),
+        ];
+        for (what, spoil) in refused {
+            let mut batch = good.clone();
+            spoil(&mut batch);
+            assert!(batch.check(&options).is_err(), "{what}");
+        }
+    }
 }

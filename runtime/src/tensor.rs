@@ -1,6 +1,7 @@
 //! A tensor in host memory: what goes into a backend and what comes back (inputs, logits, probes, states, weights).
 
 use half::{bf16, f16};
+use safetensors::Dtype;
 
 /// Element types that cross the seam between host and backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,6 +17,25 @@ pub enum DType {
 }
 
 impl DType {
+    /// The dtype of a stored tensor; `None` where the language has none of that kind.
+    pub fn of_stored(dtype: Dtype) -> Option<DType> {
+        Some(match dtype {
+            Dtype::F64 => DType::F64,
+            Dtype::F32 => DType::F32,
+            Dtype::F16 => DType::F16,
+            Dtype::BF16 => DType::BF16,
+            Dtype::I32 => DType::I32,
+            Dtype::U32 => DType::U32,
+            Dtype::U8 => DType::U8,
+            Dtype::BOOL => DType::Bool,
+            _ => return None,
+        })
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+    }
+
     /// Bytes of one element; a bool is one byte.
     pub fn size(self) -> usize {
         match self {
@@ -58,6 +78,20 @@ impl Tensor {
         self.len() == 0
     }
 
+    /// The first `length` places along an axis, or all where there are fewer.
+    pub fn prefix(&self, axis: usize, length: usize) -> Tensor {
+        let size = self.shape[axis];
+        let length = length.min(size);
+        let inner = self.shape[axis + 1..].iter().product::<usize>() * self.dtype.size();
+        let mut shape = self.shape.clone();
+        shape[axis] = length;
+        let bytes = match inner * size {
+            0 => Vec::new(),
+            outer => self.bytes.chunks_exact(outer).flat_map(|part| part[..inner * length].iter().copied()).collect(),
+        };
+        Tensor { dtype: self.dtype, shape, bytes }
+    }
+
     /// The elements as f64, exact for every dtype here.
     pub fn to_f64(&self) -> Vec<f64> {
         fn read<const N: usize, T>(bytes: &[u8], one: impl Fn([u8; N]) -> T) -> Vec<T> {
@@ -95,5 +129,18 @@ impl Tensor {
             _ => return Tensor::from_f32(&self.shape, &self.to_f32()),
         };
         Tensor { dtype, shape: self.shape.clone(), bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tensor;
+
+    #[test]
+    fn a_prefix_cuts_one_axis() {
+        let x = Tensor::from_i32(&[2, 3, 1], &[0, 1, 2, 3, 4, 5]);
+        assert_eq!(x.prefix(1, 2), Tensor::from_i32(&[2, 2, 1], &[0, 1, 3, 4]));
+        assert_eq!(x.prefix(1, 9), x);
+        assert_eq!(x.prefix(0, 0), Tensor::from_i32(&[0, 3, 1], &[]));
     }
 }

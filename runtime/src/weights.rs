@@ -129,7 +129,8 @@ fn stored(checkpoint: &Checkpoint, name: &str) -> Result<Dtype> {
     Ok(checkpoint.tensors().get(name).with_context(|| format!("no tensor {name} in the checkpoint"))?.dtype)
 }
 
-pub(crate) fn concrete(dtype: ir::DType, float: DType) -> DType {
+/// The dtype of a declaration, where `float` stands for `F`.
+pub fn concrete(dtype: ir::DType, float: DType) -> DType {
     match dtype {
         ir::DType::F => float,
         ir::DType::F64 => DType::F64,
@@ -145,23 +146,12 @@ pub(crate) fn concrete(dtype: ir::DType, float: DType) -> DType {
 
 /// Appends `bytes` of dtype `from` as dtype `to`. The narrow floats widen exactly; narrowing rounds to nearest even.
 fn append(all: &mut Vec<u8>, bytes: &[u8], from: Dtype, to: DType) -> Result<()> {
-    let same = match from {
-        Dtype::F64 => DType::F64,
-        Dtype::F32 => DType::F32,
-        Dtype::F16 => DType::F16,
-        Dtype::BF16 => DType::BF16,
-        Dtype::I32 => DType::I32,
-        Dtype::U32 => DType::U32,
-        Dtype::U8 => DType::U8,
-        Dtype::BOOL => DType::Bool,
-        other => bail!("dtype {other:?} is not a dtype of weights"),
-    };
+    let same = DType::of_stored(from).with_context(|| format!("dtype {from:?} is not a dtype of weights"))?;
     if same == to {
         all.extend_from_slice(bytes);
         return Ok(());
     }
-    let float = |d: DType| matches!(d, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
-    ensure!(float(same) && float(to), "stored as {same:?}, but {to:?} is wanted");
+    ensure!(same.is_float() && to.is_float(), "stored as {same:?}, but {to:?} is wanted");
     let view = Tensor { dtype: same, shape: vec![bytes.len() / same.size()], bytes: bytes.to_vec() };
     all.extend_from_slice(&view.to_float(to).bytes);
     Ok(())

@@ -18,6 +18,7 @@ use mgraph_runtime::{
         graph::{ArgumentKind, Part, ResultKind},
         readback::{self, Operand, Read},
     },
+    weights,
 };
 
 /// A config with its weights, and the sizes of a call.
@@ -273,16 +274,7 @@ fn options(case: &Case<'_>) -> Result<BuildOptions> {
 }
 
 fn concrete(dtype: ir::DType) -> hlo::DType {
-    match dtype {
-        ir::DType::F | ir::DType::F32 => hlo::DType::F32,
-        ir::DType::F64 => hlo::DType::F64,
-        ir::DType::F16 => hlo::DType::F16,
-        ir::DType::BF16 => hlo::DType::BF16,
-        ir::DType::I32 => hlo::DType::I32,
-        ir::DType::U32 => hlo::DType::U32,
-        ir::DType::U8 => hlo::DType::U8,
-        ir::DType::Bool => hlo::DType::Bool,
-    }
+    weights::concrete(dtype, hlo::DType::F32)
 }
 
 fn rounded(number: Number, dtype: hlo::DType) -> f64 {

@@ -5,8 +5,9 @@ use mgraph_dsl::ir::{Compare, Reduce};
 use super::{
     build::{Build, Matrix, StoredMatrix},
     graph::{Elementwise as E, Op},
-    types::{DType, Type, V, axis, bits_of_integer, bits_of_number, broadcast, is_float, is_narrow},
+    types::{DType, Type, V, axis, bits_of_integer, bits_of_number, broadcast, is_narrow},
 };
+use crate::generated::Cut;
 
 macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident: $op:ident,)*) => { $(
@@ -237,6 +238,30 @@ impl Build {
         let shape: Vec<i64> = ranges.iter().map(|(start, end)| end - start).collect();
         self.record(Op::Slice(ranges.to_vec()), vec![x], Type::new(from.dtype, &shape))
     }
+
+    /// Slices the trailing axes, one cut each; the leading ones stay whole.
+    pub fn cut(&mut self, x: V, cuts: &[Cut]) -> V {
+        let shape = self.shape(x);
+        let leading = shape.len().saturating_sub(cuts.len());
+        let mut ranges = Vec::with_capacity(shape.len());
+        let mut kept = Vec::with_capacity(shape.len());
+        for (axis, size) in shape.iter().enumerate() {
+            let cut = axis.checked_sub(leading).and_then(|i| cuts.get(i)).unwrap_or(&Cut::Whole);
+            let (low, high) = match cut {
+                Cut::Whole => (0, *size),
+                Cut::Range(low, high) => (*low, *high),
+                Cut::At(index) => (*index, *index + 1),
+            };
+            ranges.push((low, high));
+            if !matches!(cut, Cut::At(_)) {
+                kept.push(high - low);
+            }
+        }
+        // The whole of every axis is no slice.
+        let whole = ranges.iter().zip(&shape).all(|(range, size)| *range == (0, *size));
+        let cut = if whole { x } else { self.slice(x, &ranges) };
+        if kept.len() == shape.len() { cut } else { self.reshape(cut, &kept) }
+    }
 }
 
 /// Reductions. The axes stay with size 1.
@@ -311,7 +336,7 @@ impl Build {
     /// Narrow floats accumulate in f32 and are rounded once.
     fn contract(&mut self, op: &str, x: V, y: V, batch: usize, contract: (usize, usize), shape: &[i64]) -> V {
         let dtype = self.dtype(x);
-        if dtype != self.dtype(y) || !is_float(dtype) {
+        if dtype != self.dtype(y) || !dtype.is_float() {
             let (x, y) = (self.ty(x).clone(), self.ty(y).clone());
             return self.fail(format_args!("{op} of {x} and {y}: both must have one float dtype"));
         }

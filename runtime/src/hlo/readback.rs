@@ -13,7 +13,7 @@ use melior::{
 
 use super::{
     emit,
-    types::{DType, Type, bits_of_number, is_float, is_narrow},
+    types::{DType, Type, bits_of_number, is_narrow},
 };
 use crate::error::{Context as _, Result, anyhow, bail, ensure};
 
@@ -618,7 +618,7 @@ fn number(text: &str, dtype: DType) -> Result<f64> {
     let bits = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16)?,
         // As many digits as the dtype needs, and no more.
-        None if is_float(dtype) => bits_of_number(text.parse()?, dtype),
+        None if dtype.is_float() => bits_of_number(text.parse()?, dtype),
         None => return Ok(text.parse()?),
     };
     Ok(match dtype {

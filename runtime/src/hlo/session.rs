@@ -22,7 +22,7 @@ use super::{
 use crate::{
     error::{Context as _, Result, anyhow, bail, ensure},
     model::Model,
-    session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions},
+    session::{Batch, Numerics, ProbeSink, Session, SessionOptions},
     tensor::Tensor,
     weights::{MatrixData, concrete},
 };
@@ -233,16 +233,7 @@ impl HloSession {
 impl Session for HloSession {
     fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
         ensure!(batch.rows == self.options.rows, "a call of {} rows in a session of {}", batch.rows, self.options.rows);
-        let tokens = batch.rows * batch.width;
-        ensure!(
-            tokens > 0 && batch.tokens.len() == tokens && batch.positions.len() == tokens && batch.wanted_per_row() > 0,
-            "a call of {} x {} tokens brings {} tokens, {} positions and {} wanted",
-            batch.rows,
-            batch.width,
-            batch.tokens.len(),
-            batch.positions.len(),
-            batch.wanted.len()
-        );
+        batch.check(&self.options)?;
         if batch.reach() > self.positions { self.call_in_parts(batch, probes) } else { self.call(batch, probes) }
     }
 
@@ -276,7 +267,7 @@ impl Session for HloSession {
             self.states.get(path).context("the states were lost in a failed call; the session must be reset")?;
         let whole = self.runtime.download(buffer)?;
         Ok(match state.positions() {
-            Some(axis) => prefix(&whole, axis, self.reached),
+            Some(axis) => whole.prefix(axis, self.reached),
             None => whole,
         })
     }
@@ -335,11 +326,7 @@ fn inputs<'a>(model: &'a Model, batch: &Batch) -> Result<Vec<(&'a str, Tensor)>>
 }
 
 fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> Result<BuildOptions> {
-    let float = match options.dtype {
-        Float::F32 => DType::F32,
-        Float::Bf16 => DType::BF16,
-        Float::F16 => DType::F16,
-    };
+    let float = options.dtype.dtype();
     let size = |n: u64| i64::try_from(n).map_err(|_| anyhow!("a dim of {n} is too large"));
     let mut weights = BTreeMap::new();
     for weight in &model.bindings.weights {
@@ -404,19 +391,4 @@ fn stored(data: &MatrixData, part: Option<Part>) -> Option<(Type, &[u8])> {
         }
     }
     Some((ty, &tensor.bytes))
-}
-
-/// The first `length` places along an axis.
-fn prefix(tensor: &Tensor, axis: usize, length: usize) -> Tensor {
-    let size = tensor.shape[axis];
-    let length = length.min(size);
-    let inner = tensor.shape[axis + 1..].iter().product::<usize>() * tensor.dtype.size();
-    let mut shape = tensor.shape.clone();
-    shape[axis] = length;
-    let bytes = if inner * size == 0 {
-        Vec::new()
-    } else {
-        tensor.bytes.chunks_exact(inner * size).flat_map(|outer| outer[..inner * length].iter().copied()).collect()
-    };
-    Tensor { dtype: tensor.dtype, shape, bytes }
 }

@@ -71,10 +71,6 @@ pub fn element(dtype: DType) -> &'static str {
     }
 }
 
-pub(super) fn is_float(dtype: DType) -> bool {
-    matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
-}
-
 /// Floats that a sum of products may not be kept in.
 pub(super) fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)

@@ -105,6 +105,7 @@ impl Drop for MlxSession {
 
 impl Session for MlxSession {
     fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        batch.check(&self.options)?;
         let batch = batch.clone();
         let probing = probes.is_some() && self.options.probes;
         let (logits, found) = self.run(move |worker| worker.step(&batch, probing))?;
@@ -141,11 +142,7 @@ impl Session for MlxSession {
 
 impl Worker {
     fn open(model: &Model, options: &SessionOptions) -> Result<Worker> {
-        let float = match options.dtype {
-            Float::F32 => DType::F32,
-            Float::Bf16 => DType::BF16,
-            Float::F16 => DType::F16,
-        };
+        let float = options.dtype.dtype();
         // Any call of mlx-rs installs its error handler, without which an error in MLX ends the process.
         ops::zeros::<f32>(&[1])?.eval()?;
         let reader = model.weights();

@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use safetensors::{Dtype, SafeTensors};
+use safetensors::SafeTensors;
 use serde_json::Value;
 
 use super::compare::Bound;
 use crate::{
-    error::{Context, Result, bail},
+    error::{Context, Result},
     tensor::{DType, Tensor},
 };
 
@@ -31,16 +31,9 @@ impl Golden {
             SafeTensors::deserialize(&bytes).with_context(|| format!("{shown} is not a readable safetensors file"))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in file.iter() {
-            let dtype = match view.dtype() {
-                Dtype::F64 => DType::F64,
-                Dtype::F32 => DType::F32,
-                Dtype::F16 => DType::F16,
-                Dtype::BF16 => DType::BF16,
-                Dtype::I32 => DType::I32,
-                Dtype::U8 => DType::U8,
-                Dtype::BOOL => DType::Bool,
-                other => bail!("{shown}: tensor {name} is {other:?}; expected floats, i32, u8 or bool"),
-            };
+            let stored = view.dtype();
+            let dtype = DType::of_stored(stored)
+                .with_context(|| format!("{shown}: tensor {name} is {stored:?}, which is no dtype of the language"))?;
             tensors.insert(name.to_owned(), Tensor::of(dtype, view.shape(), view.data()));
         }
         let beside = path.with_extension("json");

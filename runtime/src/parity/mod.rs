@@ -9,6 +9,7 @@ use crate::{
     backend::{self, Backend},
     error::{Context, Result, bail, ensure},
     model::Model,
+    sampler::greedy,
     session::{Batch, Float, Numerics, Session, SessionOptions},
     tensor::Tensor,
 };
@@ -84,7 +85,11 @@ impl Run<'_> {
     }
 
     fn bound(&self, stage: &str) -> Result<Bound> {
-        self.golden.bound(stage).or_else(|| self.model.contract(stage)).with_context(|| {
+        let contract = || {
+            let line = self.model.program.contract_for(stage)?;
+            Some(Bound { max_abs: line.max_abs, rtol: line.rtol, rms: line.rms })
+        };
+        self.golden.bound(stage).or_else(contract).with_context(|| {
             format!(
                 "nothing says what {stage} may differ by: {} has no noise for it, and family {} declares no contract",
                 self.golden.notes_file(),
@@ -143,7 +148,11 @@ impl Run<'_> {
                 self.report(&name, Outcome::NotProbed);
                 continue;
             };
-            let ours = first_positions(&session.state(&path)?, width);
+            let state = session.state(&path)?;
+            // `[B, heads, T, width]`
+            let positions =
+                state.shape.len().checked_sub(2).with_context(|| format!("state {path} has no positions"))?;
+            let ours = state.prefix(positions, width);
             self.judge(&name, &ours, &reference, self.bound(&name)?);
         }
         Ok(())
@@ -156,7 +165,7 @@ impl Run<'_> {
         let mut tokens = Vec::new();
         for (k, token) in steps.iter().enumerate() {
             let row = session.step(&Batch::row(&[*token], width + k, 1), None)?.to_f32();
-            tokens.push(argmax(&row));
+            tokens.push(greedy(&row).map_or(-1, |token| token as i32));
             logits.extend(row);
         }
         let ours = Tensor::from_f32(&[steps.len(), logits.len() / steps.len().max(1)], &logits);
@@ -209,19 +218,6 @@ fn every_logit(rows: usize, width: usize, tokens: Vec<i32>, positions: impl Fn(u
     Batch { rows, width, tokens, positions: per_row(&positions), wanted: per_row(&|_| (0..width).collect()) }
 }
 
-/// A state `[B, heads, T, width]` cut to its first `count` positions (the last axis but one).
-fn first_positions(state: &Tensor, count: usize) -> Tensor {
-    let rank = state.shape.len();
-    if rank < 2 || state.shape[rank - 2] <= count {
-        return state.clone();
-    }
-    let row = state.shape[rank - 1] * state.dtype.size();
-    let mut shape = state.shape.clone();
-    let held = std::mem::replace(&mut shape[rank - 2], count);
-    let bytes = state.bytes.chunks(held * row).flat_map(|c| c[..count * row].iter().copied()).collect();
-    Tensor { dtype: state.dtype, shape, bytes }
-}
-
 fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     match tensor.shape[..] {
         [rows, width] => Ok((rows, width)),
@@ -231,9 +227,4 @@ fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
 
 fn integers(tensor: &Tensor) -> Vec<i32> {
     tensor.to_f64().into_iter().map(|v| v as i32).collect()
-}
-
-fn argmax(row: &[f32]) -> i32 {
-    let best = row.iter().enumerate().fold((0, f32::NEG_INFINITY), |b, (i, v)| if *v > b.1 { (i, *v) } else { b });
-    best.0 as i32
 }
