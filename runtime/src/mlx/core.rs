@@ -30,7 +30,8 @@ pub struct Core {
 }
 
 impl Core {
-    pub(super) fn new(float: DType, fused: bool) -> Core {
+    /// Without states.
+    pub fn new(float: DType, fused: bool) -> Core {
         Core { float, fused, probing: false, positions: 0, states: HashMap::new(), probes: Vec::new() }
     }
 
