@@ -1,7 +1,7 @@
 //! The reference interpreter: evaluates the IR over tensors in f32 or f64, in pure Rust, as a third opinion beside the
 //! backends. It also checks what the checker proved: every value's shape and dtype is compared with its declaration.
 //!
-//! The walk ([`walk`]) knows no tensor: it runs over any [`Domain`], and the op trace is another one.
+//! The walk (`walk`) knows no tensor: it runs over any [`Domain`], and the op trace is another one.
 
 mod domain;
 mod fault;

@@ -38,6 +38,9 @@ pub struct Twin {
     pub backend: TwinBackend,
     pub target: TwinTarget,
     /// Over the op's parameters; [`LoadKind::Size`] and [`LoadKind::Matrix`] name parameter values.
+    ///
+    /// [`LoadKind::Size`]: super::LoadKind::Size
+    /// [`LoadKind::Matrix`]: super::LoadKind::Matrix
     pub when: Option<Load>,
     pub within: Within,
     pub span: Span,
@@ -125,7 +128,7 @@ pub struct PackSource {
     pub trailing: usize,
 }
 
-/// Whose dtype [`DType::F`] is inside the function.
+/// Whose dtype [`DType::F`](super::DType::F) is inside the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FloatSource {
     Family,

@@ -35,7 +35,7 @@ pub enum LoadKind {
     /// A load-stage `let` of the enclosing block.
     Member(FieldId),
     Local(LocalId),
-    /// A free dim of the enclosing function (`B`, `S`, `T`, `N`, ..): see [`Function::free`].
+    /// A free dim of the enclosing function (`B`, `S`, `T`, `N`, ..): see [`Function::free`](super::Function::free).
     Free(String),
     /// A dim used as a number, in its normal form.
     Dim(Dim),
