@@ -8,10 +8,12 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use crate::{
-    body::{Backend, Home, block_function, documentation},
+    backend::Backend,
+    body::{Home, block_function, documentation},
     error::Result,
-    load::{Scope, Where, borrowed_type, owned_type},
+    load::{borrowed_type, owned_type},
     names,
+    scope::{Scope, Where},
 };
 
 /// The Rust type of a block.

@@ -10,7 +10,7 @@ use quote::quote;
 use crate::{
     code::{Code, Level},
     error::{Error, Result},
-    load::Scope,
+    scope::Scope,
 };
 
 impl Scope<'_> {

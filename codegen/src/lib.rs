@@ -6,6 +6,7 @@
 //! program is the order of the source. Code for values that only a probe reads is emitted like any other: MLX is lazy and
 //! StableHLO drops what nobody reads, so such values are computed only when probes are on.
 
+mod backend;
 mod block;
 mod body;
 pub mod build;
@@ -18,6 +19,7 @@ mod load;
 mod mlx;
 mod module;
 mod names;
+mod scope;
 mod uses;
 
 pub use error::{Error, Result};

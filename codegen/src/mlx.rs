@@ -5,11 +5,11 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
 use crate::{
-    body::{Backend, Kernel, out_dtype},
+    backend::{Backend, Kernel, out_dtype},
     code::Expr,
     dims::tensor,
     error::{Error, Result},
-    load::Scope,
+    scope::Scope,
 };
 
 pub(crate) struct Mlx;

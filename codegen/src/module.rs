@@ -7,14 +7,16 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use crate::{
+    backend::Backend,
     block,
-    body::{Backend, Home, documentation, op_function},
+    body::{Home, documentation, op_function},
     config::Configs,
     error::{Error, Result},
     hlo::Hlo,
-    load::{Scope, Where, borrowed_type, owned_type},
+    load::{borrowed_type, owned_type},
     mlx::Mlx,
     names,
+    scope::{Scope, Where},
 };
 
 /// How a module is embedded.

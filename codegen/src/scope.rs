@@ -1,0 +1,145 @@
+//! Where an expression stands: how the names it may use are reached in Rust, and which of them it turned out to use.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeSet, HashMap},
+};
+
+use mgraph_dsl::ir::{Block, FieldId, Load, LoadKind, LocalId, Program, ValueId};
+use proc_macro2::Ident;
+use quote::{format_ident, quote};
+
+use crate::{
+    backend::Operand,
+    code::{Code, Level},
+    config::Configs,
+    error::{Error, Result},
+    names,
+};
+
+/// How names are reached from where the expression stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// In a load function or constructor: parameters and members are variables.
+    Variables,
+    /// In a method of the block: its parameters and members are fields of `self`.
+    Method,
+}
+
+/// What an expression used of the names a function binds at its beginning.
+#[derive(Debug, Default)]
+pub(crate) struct Used {
+    pub config: Cell<bool>,
+    pub float: Cell<bool>,
+    pub lead: Cell<bool>,
+    pub free: RefCell<BTreeSet<String>>,
+    pub members: RefCell<BTreeSet<String>>,
+}
+
+/// A load local: its variable, and whether that is a reference already.
+#[derive(Debug, Clone)]
+struct Local {
+    ident: Ident,
+    reference: bool,
+}
+
+pub(crate) struct Scope<'p> {
+    pub program: &'p Program,
+    pub configs: &'p Configs,
+    pub block: Option<&'p Block>,
+    pub place: Where,
+    /// Load parameters of the function itself, which are variables wherever it is.
+    pub parameters: HashMap<String, Ident>,
+    pub used: Used,
+    locals: RefCell<HashMap<LocalId, Local>>,
+    /// The variable or field that holds a tensor or matrix.
+    pub values: RefCell<HashMap<ValueId, Operand>>,
+    /// Loops around the expression.
+    pub depth: Cell<usize>,
+}
+
+impl<'p> Scope<'p> {
+    pub fn new(program: &'p Program, configs: &'p Configs, block: Option<&'p Block>, place: Where) -> Scope<'p> {
+        Scope {
+            program,
+            configs,
+            block,
+            place,
+            parameters: HashMap::new(),
+            used: Used::default(),
+            locals: RefCell::default(),
+            values: RefCell::default(),
+            depth: Cell::new(0),
+        }
+    }
+
+    pub fn bind_local(&self, local: LocalId, ident: Ident, reference: bool) {
+        self.locals.borrow_mut().insert(local, Local { ident, reference });
+    }
+
+    /// A variable for a loop of this depth that has no name of its own.
+    pub fn loop_variable(&self) -> Ident {
+        const LETTERS: [&str; 6] = ["i", "j", "k", "l", "m", "n"];
+        let depth = self.depth.get();
+        let taken = |name: &str| {
+            self.parameters.contains_key(name)
+                || self.locals.borrow().values().any(|l| l.ident == name)
+                || self.place == Where::Variables && self.has_member(name)
+        };
+        let free = LETTERS.iter().skip(depth).find(|letter| !taken(letter));
+        free.map_or_else(|| format_ident!("i_{}", self.locals.borrow().len()), |letter| format_ident!("{letter}"))
+    }
+
+    fn has_member(&self, name: &str) -> bool {
+        self.block
+            .is_some_and(|b| b.parameters.iter().any(|p| p.name == name) || b.fields.iter().any(|f| f.name == name))
+    }
+
+    pub fn value(&self, value: ValueId) -> Result<Operand> {
+        let values = self.values.borrow();
+        values.get(&value).cloned().ok_or_else(|| Error::Ir(format!("value {} is used before it is made", value.0)))
+    }
+
+    /// A parameter, member or config value as a place: what a field access or variable denotes.
+    pub fn place(&self, load: &Load) -> Result<Option<(Code, bool)>> {
+        Ok(Some(match &load.kind {
+            LoadKind::Config(path) => {
+                self.used.config.set(true);
+                (self.configs.access(path)?, false)
+            }
+            LoadKind::Parameter(name) => match self.parameters.get(name) {
+                Some(ident) => (Code::atom(quote!(#ident)), true),
+                None => (self.member_named(name, false), self.place == Where::Variables),
+            },
+            LoadKind::Member(field) => (self.member(*field)?, false),
+            LoadKind::Local(local) => {
+                let locals = self.locals.borrow();
+                let Some(Local { ident, reference }) = locals.get(local) else {
+                    return Err(Error::Ir(format!("load local {} is used before it is made", local.0)));
+                };
+                (Code::atom(quote!(#ident)), *reference)
+            }
+            LoadKind::Index(list, index) => {
+                let (list, index) = (self.borrowed(list)?, self.scalar(index)?.tokens);
+                (Code::new(Level::Prefix, quote!(*item(#list, #index)?)), false)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn member(&self, id: FieldId) -> Result<Code> {
+        let block = self.block.ok_or_else(|| Error::Ir("a member outside a block".into()))?;
+        let field = block.field(id);
+        Ok(self.member_named(&field.name, field.condition.is_some()))
+    }
+
+    fn member_named(&self, name: &str, conditional: bool) -> Code {
+        let ident = names::ident(name);
+        self.used.members.borrow_mut().insert(name.to_string());
+        let place = match self.place {
+            Where::Method => quote!(self.#ident),
+            Where::Variables => quote!(#ident),
+        };
+        if conditional { Code::new(Level::Prefix, quote!(*present(&#place, #name)?)) } else { Code::atom(place) }
+    }
+}
