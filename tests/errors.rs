@@ -42,6 +42,12 @@ fn generate(dir: &Path, more: &[&str]) -> Output {
     mlxcel(&[&arguments, more].concat())
 }
 
+fn generate_tokens(dir: &Path, count: &str) -> Output {
+    let dir = dir.to_str().unwrap();
+    let prompt = ["--prompt", "w5 w6 w7", "--max-tokens", count];
+    mlxcel(&[&["generate", "--model", dir, "--backend", "reference"], &prompt[..]].concat())
+}
+
 #[track_caller]
 fn refused(output: Output, says: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
@@ -87,6 +93,15 @@ fn no_such_directory() {
 }
 
 #[test]
+fn a_file_in_place_of_a_directory_is_told_what_to_do() {
+    let dir = checkpoint();
+    refused(generate(&dir.path().join("config.json"), &[]), &["it is a file", "config.json"]);
+    let gguf = dir.path().join("model.gguf");
+    fs::write(&gguf, b"GGUF").unwrap();
+    refused(generate(&gguf, &[]), &["mlxcel import", "model.gguf"]);
+}
+
+#[test]
 fn config_is_not_json() {
     let dir = checkpoint();
     fs::write(dir.path().join("config.json"), "{ nope").unwrap();
@@ -115,6 +130,15 @@ fn zero_layers() {
     let dir = checkpoint();
     edit_config(dir.path(), |c| c["num_hidden_layers"] = json!(0));
     refused(generate(dir.path(), &[]), &["config.json", "num_hidden_layers", "0", "positive"]);
+}
+
+#[test]
+fn absurdly_many_layers_end_in_a_short_error() {
+    let dir = checkpoint();
+    edit_config(dir.path(), |c| c["num_hidden_layers"] = json!(1u64 << 40));
+    let output = generate(dir.path(), &[]);
+    assert!(output.stderr.len() < 1 << 16, "{} bytes of error", output.stderr.len());
+    refused(output, &["model.layers.3.input_layernorm.weight", "more of these kinds"]);
 }
 
 #[test]
@@ -177,10 +201,36 @@ fn no_tokenizer() {
     refused(generate(dir.path(), &[]), &["tokenizer.json"]);
 }
 
+/// MLX would read past its table, and IREE would clamp.
+#[test]
+fn tokens_outside_the_vocabulary_are_refused_by_every_backend() {
+    let dir = checkpoint();
+    let path = dir.path().join("tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    tokenizer["model"]["vocab"]["near"] = json!(131);
+    tokenizer["model"]["vocab"]["far"] = json!(u32::MAX - 7);
+    fs::write(&path, tokenizer.to_string()).unwrap();
+    for backend in ["mlx", "reference"] {
+        for word in ["near", "far"] {
+            let model = dir.path().to_str().unwrap();
+            let output = mlxcel(&["generate", "--model", model, "--backend", backend, "--prompt", word]);
+            refused(output, &["vocabulary of 131", "tokenizer"]);
+        }
+    }
+}
+
 #[test]
 fn a_prompt_longer_than_the_context_names_the_knob() {
     let dir = checkpoint();
     refused(generate(dir.path(), &["--ctx-size", "4"]), &["3 tokens", "--ctx-size"]);
+}
+
+#[test]
+fn a_run_may_fill_the_model_to_its_last_position() {
+    let dir = checkpoint();
+    let full = generate_tokens(dir.path(), "254");
+    assert!(full.status.success(), "{}", String::from_utf8_lossy(&full.stderr));
+    refused(generate_tokens(dir.path(), "255"), &["257 positions", "256"]);
 }
 
 #[test]
@@ -221,4 +271,45 @@ fn parity_without_reference_numbers() {
         let reference = reference.to_str().unwrap();
         refused(mlxcel(&["parity", "--model", model, "--a", "reference", "--ref", reference]), &[reference]);
     }
+}
+
+/// A golden with some tensors of the llama golden.
+fn part_of_the_golden(dir: &Path, keep: impl Fn(&str) -> bool) -> PathBuf {
+    let bytes = fs::read(golden().join("golden.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let path = dir.join("part.safetensors");
+    let kept = file.iter().filter(|(name, _)| keep(name)).map(|(name, view)| (name.to_owned(), view));
+    fs::write(&path, safetensors::serialize(kept, None).unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn parity_with_nothing_to_compare_does_not_pass() {
+    let dir = checkpoint();
+    let part = part_of_the_golden(dir.path(), |name| name == "input.input_ids");
+    let (model, part) = (dir.path().to_str().unwrap(), part.to_str().unwrap());
+    refused(mlxcel(&["parity", "--model", model, "--a", "reference", "--ref", part]), &["part.safetensors", "compare"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_closed_output_is_no_panic() {
+    let golden = golden();
+    let reference = golden.join("golden.safetensors");
+    let (model, reference) = (golden.to_str().unwrap(), reference.to_str().unwrap());
+    let closed = || std::io::pipe().unwrap().1;
+    let parity = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+        .args(["parity", "--model", model, "--a", "reference", "--ref", reference])
+        .stdout(closed())
+        .output()
+        .unwrap();
+    refused(parity, &["standard output"]);
+    let dir = checkpoint();
+    let generate = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+        .args(["generate", "--model", dir.path().to_str().unwrap(), "--backend", "reference", "--prompt", "w5"])
+        .args(["--max-tokens", "2"])
+        .stderr(closed())
+        .output()
+        .unwrap();
+    assert_eq!(generate.status.code(), Some(0));
 }

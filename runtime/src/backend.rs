@@ -3,10 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    error::Result,
+    error::{Result, bail},
     model::Model,
     reference::ReferenceSession,
-    session::{Session, SessionOptions},
+    session::{Batch, ProbeSink, Session, SessionOptions},
+    tensor::Tensor,
     {hlo, mlx},
 };
 
@@ -30,11 +31,53 @@ impl fmt::Display for Backend {
     }
 }
 
-/// Loads the weights of `model` onto `backend`.
+/// Loads the weights of `model` onto `backend`. The session refuses tokens outside the vocabulary.
 pub fn open(backend: Backend, model: &Arc<Model>, options: SessionOptions) -> Result<Box<dyn Session>> {
-    Ok(match backend {
+    let inner: Box<dyn Session> = match backend {
         Backend::Mlx => Box::new(mlx::MlxSession::open(model, options)?),
         Backend::Iree => Box::new(hlo::HloSession::open(model, options)?),
         Backend::Reference => Box::new(ReferenceSession::open(model, options)?),
-    })
+    };
+    Ok(Box::new(InVocabulary { inner, vocabulary: model.vocabulary()? }))
+}
+
+/// A session whose calls name only tokens that exist. MLX reads whatever lies beyond its table and IREE clamps, so what is
+/// outside has to be found before the call.
+struct InVocabulary {
+    inner: Box<dyn Session>,
+    vocabulary: usize,
+}
+
+impl Session for InVocabulary {
+    fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        let outside = |token: &&i32| usize::try_from(**token).map_or(true, |token| token >= self.vocabulary);
+        if let Some(token) = batch.tokens.iter().find(outside) {
+            bail!(
+                "token {token} is not in the model's vocabulary of {}: the tokens come from a tokenizer of another model, \
+                 or one that was extended without its checkpoint",
+                self.vocabulary
+            );
+        }
+        self.inner.step(batch, probes)
+    }
+
+    fn width(&self, tokens: usize) -> usize {
+        self.inner.width(tokens)
+    }
+
+    fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.inner.reset()
+    }
+
+    fn state(&mut self, path: &str) -> Result<Tensor> {
+        self.inner.state(path)
+    }
+
+    fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()> {
+        self.inner.prepare(widths, progress)
+    }
 }

@@ -49,6 +49,9 @@ impl StoredTensor {
 impl Checkpoint {
     /// Opens `dir`, reading the config and every shard's header. The error lists all problems found, with file paths.
     pub fn open(dir: &Path) -> Result<Checkpoint, CheckpointError> {
+        if dir.is_file() {
+            return Err(CheckpointError::new(dir, vec![Problem::not_a_directory(dir)]));
+        }
         let mut problems = Vec::new();
         let config = match read_object(&dir.join("config.json")) {
             Ok(Some(config)) => Value::Object(config),

@@ -1,17 +1,23 @@
 //! A checkpoint understood as a family: config resolved, weights bound, nothing computed yet.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    mem::{self, Discriminant},
+    path::Path,
+    sync::Arc,
+};
 
 use mgraph_dsl::{
     bind::{self, Bindings, Stored, StoredDtype},
-    config::{self, Resolved},
-    ir::Program,
+    config::{self, ConfigNames, Resolved},
+    ir::{Program, TensorType, Type},
+    load,
 };
 use serde_json::Value;
 
 use crate::{
     checkpoint::{Checkpoint, Dtype},
-    error::{Result, anyhow, bail},
+    error::{Context, Result, anyhow, bail},
     family::Family,
     quantization::Quantization,
     weights::WeightReader,
@@ -68,6 +74,18 @@ impl Model {
         &self.states
     }
 
+    /// How many tokens the model tells apart: the last axis of what `forward` gives.
+    pub fn vocabulary(&self) -> Result<usize> {
+        let forward = self.program.graph("forward").context("the family has no graph forward")?;
+        let Some(Type::Tensor(TensorType { shape, .. })) = forward.results.first() else {
+            bail!("the first result of graph forward is no tensor of logits");
+        };
+        let last = shape.dims.last().context("the logits of graph forward have no axis")?;
+        let names = ConfigNames { program: &self.program, resolved: &self.resolved };
+        load::extent(last, forward.span, &names)
+            .map_err(|error| anyhow!("the width of the logits: {}", error.located(&self.program.sources)))
+    }
+
     /// `max_position_embeddings`, where the config states it at its root or in `text_config`.
     pub fn max_positions(&self) -> Option<usize> {
         let config = self.checkpoint.config();
@@ -77,8 +95,10 @@ impl Model {
 }
 
 fn choose(config: &Value, families: &[&'static Family], file: &str) -> Result<&'static Family> {
-    let Some(model_type) = config.get("model_type").and_then(Value::as_str) else {
-        bail!("{file} has no \"model_type\", so its family is unknown");
+    let model_type = match config.get("model_type") {
+        Some(Value::String(name)) => name.as_str(),
+        Some(other) => bail!("{file}: \"model_type\" is {other}; expected the name of a family as a string"),
+        None => bail!("{file} has no \"model_type\", so its family is unknown"),
     };
     let serves = |family: &&&Family| family.model_types.contains(&model_type);
     match families.iter().find(serves) {
@@ -90,9 +110,27 @@ fn choose(config: &Value, families: &[&'static Family], file: &str) -> Result<&'
     }
 }
 
-fn listed(what: &str, faults: &[impl std::fmt::Display]) -> crate::error::Error {
-    let lines: Vec<String> = faults.iter().map(|f| format!("  - {f}")).collect();
-    anyhow!("{what}:\n{}", lines.join("\n"))
+/// Every kind of fault, but of each no more than a person reads.
+fn listed<T: std::fmt::Display>(what: &str, faults: &[T]) -> crate::error::Error {
+    const SHOWN: usize = 40;
+    let mut kinds: Vec<(Discriminant<T>, usize)> = Vec::new();
+    let mut lines = vec![format!("{what}:")];
+    for fault in faults {
+        let kind = mem::discriminant(fault);
+        let at = kinds.iter().position(|(known, _)| *known == kind).unwrap_or_else(|| {
+            kinds.push((kind, 0));
+            kinds.len() - 1
+        });
+        kinds[at].1 += 1;
+        if kinds[at].1 <= SHOWN {
+            lines.push(format!("  - {fault}"));
+        }
+    }
+    let hidden: usize = kinds.iter().map(|(_, count)| count.saturating_sub(SHOWN)).sum();
+    if hidden > 0 {
+        lines.push(format!("  and {hidden} more of these kinds"));
+    }
+    anyhow!("{}", lines.join("\n"))
 }
 
 fn stored_dtype(dtype: Dtype) -> StoredDtype {

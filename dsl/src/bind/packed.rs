@@ -48,14 +48,15 @@ impl Binder<'_> {
             None
         };
         if codes.dtype != StoredDtype::U32 {
-            return wrong(name, format!("codes are u32, these are {}", codes.dtype));
+            return wrong(name, format!("codes have to be u32, these are {}", codes.dtype));
         }
         if !scales.dtype.is_float() || scales.dtype != biases.dtype {
-            let detail = format!("scales ({}) and biases ({}) are floats of one dtype", scales.dtype, biases.dtype);
+            let detail =
+                format!("scales ({}) and biases ({}) have to be floats of one dtype", scales.dtype, biases.dtype);
             return wrong(&scales_name, detail);
         }
         if scales.shape != biases.shape {
-            let detail = format!("scales {:?} and biases {:?} have one shape", scales.shape, biases.shape);
+            let detail = format!("scales {:?} and biases {:?} have to be of one shape", scales.shape, biases.shape);
             return wrong(&scales_name, detail);
         }
         let leading = |shape: &[u64]| {

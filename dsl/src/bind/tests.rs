@@ -171,9 +171,9 @@ fn every_misfit_at_once() {
         bound(&stored).expect_err("nothing fits"),
         [
             "mis-shaped: `wte.old + wte.new` is [65, 32], and `embed` needs [inner, hidden] = [64, 32] (inner = 64, hidden = 32)",
-            "wrongly packed: `model.layers.0.up.scales` (for `layers.0.up.weight`): scales [64, 3] and biases [64, 2] have one shape",
+            "wrongly packed: `model.layers.0.up.scales` (for `layers.0.up.weight`): scales [64, 3] and biases [64, 2] have to be of one shape",
             "mis-shaped: `model.layers.0.experts.2.weight` is [3, 64, 31], and `layers.0.experts` needs [experts, inner, hidden] = [3, 64, 32] (experts = 3, inner = 64, hidden = 32)",
-            "wrongly packed: `model.layers.1.up.scales` (for `layers.1.up.weight`): scales (f32) and biases (f16) are floats of one dtype",
+            "wrongly packed: `model.layers.1.up.scales` (for `layers.1.up.weight`): scales (f32) and biases (f16) have to be floats of one dtype",
             "missing: the checkpoint has no tensor `head.weight`, which `head.weight` needs; it has `haed.weight`",
             "mis-typed: `head.bias` is i32, and `head.bias` needs a float",
             "unclaimed rows: rows 128..129 of `model.layers.0.gate_up.weight` belong to no field; `layers.0.gate.weight` and `layers.0.lift.weight` take the others",

@@ -37,6 +37,8 @@ impl std::error::Error for CheckpointError {}
 pub enum Problem {
     #[error("{} has no config.json; expected a model directory in Hugging Face layout", .0.display())]
     NoConfig(PathBuf),
+    #[error("it is a file, and a model directory in Hugging Face layout was expected; {hint}")]
+    NotDirectory { hint: String },
     #[error("{} is not a JSON object: {error}", path.display())]
     NotJson { path: PathBuf, error: String },
     #[error("{dir} holds neither model.safetensors nor model.safetensors.index.json; {hint}")]
@@ -70,6 +72,15 @@ pub enum Problem {
 }
 
 impl Problem {
+    pub(super) fn not_a_directory(file: &Path) -> Problem {
+        let hint = if file.extension().is_some_and(|end| end == "gguf") {
+            format!("run `mlxcel import {} DIR` and use DIR", file.display())
+        } else {
+            "give the directory that holds config.json".to_owned()
+        };
+        Problem::NotDirectory { hint }
+    }
+
     /// Looks at what else the directory holds, because that usually names the mistake.
     pub(super) fn no_weights(dir: &Path) -> Problem {
         let files: Vec<String> = std::fs::read_dir(dir)

@@ -2,7 +2,10 @@
 
 use std::{io::Write, path::PathBuf};
 
-use super::{Verdict, progress::Progress};
+use super::{
+    Verdict,
+    progress::{Progress, note},
+};
 use crate::{
     backend::{self, Backend},
     engine,
@@ -93,7 +96,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         },
     )?;
     writeln!(out, "{}", stream.finish()?).context("writing the answer to standard output")?;
-    eprintln!(
+    note(format_args!(
         "prefill {} tokens, {:.1} tok/s; decode {} tokens, {:.1} tok/s ({}, {:?})",
         outcome.prompt_tokens,
         outcome.prefill_rate(),
@@ -101,9 +104,9 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         outcome.decode_rate(),
         arguments.backend,
         outcome.finish,
-    );
+    ));
     if arguments.print_ids {
-        eprintln!("ids {:?}", outcome.tokens);
+        note(format_args!("ids {:?}", outcome.tokens));
     }
     Ok(Verdict::Done)
 }
@@ -120,7 +123,8 @@ fn encode_prompt(arguments: &Arguments, tokenizer: &Tokenizer) -> Result<Vec<u32
 
 fn session_options(arguments: &Arguments, model: &Model, prompt: usize) -> Result<SessionOptions> {
     let max_tokens = arguments.max_tokens as usize;
-    let needed = prompt + max_tokens;
+    // The last generated token is never fed back, so it takes no position.
+    let needed = prompt + max_tokens - 1;
     let capacity = arguments.ctx_size.map_or(needed, |n| n as usize);
     engine::admit(prompt, max_tokens, capacity)?;
     if let Some(limit) = model.max_positions()

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{Verdict, progress::Progress};
+use super::{
+    Verdict,
+    progress::{Progress, note},
+};
 use crate::{error::Result, import};
 
 #[derive(clap::Args)]
@@ -18,6 +21,6 @@ pub fn run(arguments: Arguments) -> Result<Verdict> {
     let progress = Progress::start();
     let summary = import::gguf(&arguments.gguf, &arguments.dir, &mut |step| progress.step(step))?;
     progress.finish();
-    eprintln!("{summary}");
+    note(summary);
     Ok(Verdict::Done)
 }

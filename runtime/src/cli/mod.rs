@@ -57,7 +57,7 @@ fn exit_code(verdict: Result<Verdict>) -> ExitCode {
         Ok(Verdict::Done) => ExitCode::SUCCESS,
         Ok(Verdict::Diverged) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            progress::note(format_args!("error: {error:#}"));
             ExitCode::from(2)
         }
     }

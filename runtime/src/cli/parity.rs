@@ -1,11 +1,14 @@
 //! `mlxcel parity`: a table of stages, flushed line by line.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use super::Verdict;
 use crate::{
     backend::Backend,
-    error::Result,
+    error::{Context, Result},
     family::Family,
     model::Model,
     parity::{self, Golden, Outcome, Row},
@@ -35,25 +38,36 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     let golden = Golden::open(&arguments.reference)?;
     let model = Model::open(&arguments.model, families)?;
     let settings = parity::Settings { backend: arguments.a, numerics: arguments.numerics, dtype: arguments.dtype };
-    println!("{:24} {:>18} {:>10} {:>10} {:>8}  verdict", "stage", "shape", "max_abs", "rms", "outside");
-    let passed = parity::run(&model, &golden, settings, &mut print_row)?;
+    let mut out = std::io::stdout().lock();
+    let mut written =
+        writeln!(out, "{:24} {:>18} {:>10} {:>10} {:>8}  verdict", "stage", "shape", "max_abs", "rms", "outside");
+    let passed = parity::run(&model, &golden, settings, &mut |row| {
+        if written.is_ok() {
+            written = write_row(&mut out, row);
+        }
+    })?;
+    written.context("writing the table to standard output")?;
     Ok(if passed { Verdict::Done } else { Verdict::Diverged })
 }
 
-fn print_row(row: &Row) {
+fn write_row(out: &mut impl Write, row: &Row) -> io::Result<()> {
     let verdict = if row.passed() { "ok" } else { "DIVERGED" };
     match &row.outcome {
         Outcome::Compared { shape, difference: d } => {
             let shape = format!("{shape:?}");
-            print!("{:24} {shape:>18} {:>10.2e} {:>10.2e} {:>8}  {verdict}", row.stage, d.max_abs, d.rms, d.outside);
+            write!(
+                out,
+                "{:24} {shape:>18} {:>10.2e} {:>10.2e} {:>8}  {verdict}",
+                row.stage, d.max_abs, d.rms, d.outside
+            )?;
             match &d.worst {
                 Some(worst) if !row.passed() => {
-                    println!(" at {:?}: {:e}, reference {:e}", worst.index, worst.a, worst.b);
+                    writeln!(out, " at {:?}: {:e}, reference {:e}", worst.index, worst.a, worst.b)
                 }
-                _ => println!(),
+                _ => writeln!(out),
             }
         }
-        Outcome::Mismatch(reason) => println!("{:24} {verdict}: {reason}", row.stage),
-        Outcome::NotProbed => println!("{:24} {verdict}: the family has no probe of this name", row.stage),
+        Outcome::Mismatch(reason) => writeln!(out, "{:24} {verdict}: {reason}", row.stage),
+        Outcome::NotProbed => writeln!(out, "{:24} {verdict}: the family has no probe of this name", row.stage),
     }
 }

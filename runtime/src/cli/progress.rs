@@ -1,8 +1,17 @@
 //! Progress on standard error: a spinner with the present step where a person watches, one line per step elsewhere.
 
-use std::{io::IsTerminal, time::Duration};
+use std::{
+    fmt::Display,
+    io::{IsTerminal, Write},
+    time::Duration,
+};
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+/// One line on standard error. That nobody reads it is no reason to stop.
+pub fn note(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 pub struct Progress {
     bar: Option<ProgressBar>,
@@ -24,7 +33,7 @@ impl Progress {
     pub fn step(&self, message: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(message.to_owned()),
-            None => eprintln!("{message}"),
+            None => note(message),
         }
     }
 

@@ -41,7 +41,7 @@ pub fn flags(tokens: usize, packed: bool) -> Vec<&'static str> {
 
 /// The compiler library: from the environment, else where the build found it.
 pub fn library() -> Result<PathBuf> {
-    let path = std::env::var_os(LIBRARY_VARIABLE).map(PathBuf::from);
+    let path = std::env::var_os(LIBRARY_VARIABLE).filter(|set| !set.is_empty()).map(PathBuf::from);
     let path = path.or_else(|| option_env!("IREE_COMPILER_LIB").map(PathBuf::from));
     let advice = "`make setup` installs it; or `pip install iree-base-compiler==3.13.0` and let IREE_COMPILER_LIB name its \
                   libIREECompiler";

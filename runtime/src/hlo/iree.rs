@@ -94,7 +94,13 @@ impl Runtime {
 
     /// All elements zero.
     pub fn zeros(&self, ty: &Type) -> Result<Buffer> {
-        self.buffer(ty.clone(), &vec![0; ty.elements() as usize * ty.dtype.size()])
+        let size = usize::try_from(ty.elements()).ok().and_then(|count| count.checked_mul(ty.dtype.size()));
+        let mut bytes = Vec::new();
+        let room = size.filter(|size| bytes.try_reserve_exact(*size).is_ok());
+        let size =
+            room.ok_or_else(|| anyhow!("there is no memory for a state {ty}. Lower --ctx-size or --max-tokens"))?;
+        bytes.resize(size, 0);
+        self.buffer(ty.clone(), &bytes)
     }
 
     /// A tensor from its bytes, row-major and little-endian.

@@ -54,7 +54,8 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, Strin
         let delta = if delta.is_nan() { f64::INFINITY } else { delta };
         let allowed = match (bound.max_abs, bound.rtol) {
             (None, None) => f64::INFINITY,
-            (abs, rel) => abs.unwrap_or(0.0) + rel.unwrap_or(0.0) * y.abs(),
+            // Relative to nothing where the reference is no finite number: NaN here would allow everything.
+            (abs, rel) => abs.unwrap_or(0.0) + if y.is_finite() { rel.unwrap_or(0.0) * y.abs() } else { 0.0 },
         };
         difference.outside += usize::from(delta > allowed);
         difference.max_abs = difference.max_abs.max(delta);
@@ -108,6 +109,9 @@ mod tests {
         let bound = Bound { max_abs: Some(1e9), ..Bound::default() };
         assert!(compare(&row(&[f32::NAN]), &row(&[f32::NAN]), bound).unwrap().within());
         assert!(!compare(&row(&[f32::NAN]), &row(&[0.0]), bound).unwrap().within());
+        for reference in [f32::NAN, f32::INFINITY] {
+            assert!(!compare(&row(&[0.0]), &row(&[reference]), bound).unwrap().within());
+        }
         assert!(compare(&row(&[f32::INFINITY]), &row(&[f32::INFINITY]), bound).unwrap().within());
     }
 

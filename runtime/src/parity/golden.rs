@@ -44,6 +44,10 @@ impl Golden {
         Ok(Golden { path: shown, tensors, notes })
     }
 
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
     }

@@ -55,9 +55,10 @@ pub struct Settings {
 /// Runs what the reference holds: the prompt's stages, the caches after it, the greedy steps, the padded batch.
 /// Every row goes to `on_row` as soon as it is known. `Ok(false)`: some stage diverged.
 pub fn run(model: &Arc<Model>, golden: &Golden, settings: Settings, on_row: &mut dyn FnMut(&Row)) -> Result<bool> {
-    let mut run = Run { model, golden, settings, all_passed: true, on_row };
+    let mut run = Run { model, golden, settings, judged: 0, all_passed: true, on_row };
     run.prompt()?;
     run.padded_batch()?;
+    ensure!(run.judged > 0, "{} holds inputs, but no numbers to compare with", golden.path());
     Ok(run.all_passed)
 }
 
@@ -65,6 +66,8 @@ struct Run<'a> {
     model: &'a Arc<Model>,
     golden: &'a Golden,
     settings: Settings,
+    /// Rows reported so far.
+    judged: usize,
     all_passed: bool,
     on_row: &'a mut dyn FnMut(&Row),
 }
@@ -72,6 +75,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn report(&mut self, stage: &str, outcome: Outcome) {
         let row = Row { stage: stage.to_owned(), outcome };
+        self.judged += 1;
         self.all_passed &= row.passed();
         (self.on_row)(&row);
     }
@@ -220,7 +224,8 @@ fn every_logit(rows: usize, width: usize, tokens: Vec<i32>, positions: impl Fn(u
 
 fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     match tensor.shape[..] {
-        [rows, width] => Ok((rows, width)),
+        [rows, width] if rows > 0 && width > 0 => Ok((rows, width)),
+        [_, _] => bail!("{name} has shape {:?}, which holds no token", tensor.shape),
         _ => bail!("{name} has shape {:?}; expected two axes, rows and tokens", tensor.shape),
     }
 }
