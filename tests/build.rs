@@ -1,4 +1,5 @@
-//! A drift for the certificate to catch: `llama` whose StableHLO emitter alone was given another text of `silu`.
+//! The families of the tests (`families/`); and a drift for the certificate to catch: `llama` whose StableHLO emitter alone was
+//! given another text of `silu`.
 
 use std::{env, fs, path::PathBuf};
 
@@ -13,6 +14,7 @@ const SILU: &str = "{ x * sigmoid(x) }";
 const QUOTIENT: &str = "{ x / (1.0 + exp(-x)) }";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    mgraph_codegen::build::families("families");
     println!("cargo::rerun-if-changed={FAMILY}");
     println!("cargo::rerun-if-changed=build.rs");
     let text = fs::read_to_string(FAMILY)?;
