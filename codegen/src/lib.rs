@@ -19,6 +19,7 @@ mod load;
 mod mlx;
 mod module;
 mod names;
+mod reach;
 mod scope;
 mod uses;
 

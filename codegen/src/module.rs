@@ -15,7 +15,7 @@ use crate::{
     hlo::Hlo,
     load::{borrowed_type, owned_type},
     mlx::Mlx,
-    names,
+    names, reach,
     scope::{Scope, Where},
 };
 
@@ -176,7 +176,8 @@ fn structure(program: &Program, configs: &Configs, backend: &dyn Backend) -> Res
         blocks.extend(block::emit(home, BlockId(index as u32), backend)?);
     }
     let mut ops = TokenStream::new();
-    for op in &program.ops {
+    let reached = reach::ops(program, backend.twin());
+    for op in reached.into_iter().map(|id| program.op(id)) {
         if let OpKind::Tensor { function, twins } = &op.kind {
             ops.extend(op_function(home, op, function, twins, backend)?);
         }
