@@ -65,12 +65,14 @@ fn edit_config(dir: &Path, edit: impl FnOnce(&mut Value)) {
     fs::write(path, config.to_string()).unwrap();
 }
 
+type Stored = (Dtype, Vec<usize>, Vec<u8>);
+
 /// Rewrites the weights; `edit` may change, drop (`None`) or keep each tensor.
-fn edit_weights(dir: &Path, edit: impl Fn(&str, (Dtype, Vec<usize>, Vec<u8>)) -> Option<(Dtype, Vec<usize>, Vec<u8>)>) {
+fn edit_weights(dir: &Path, edit: impl Fn(&str, Stored) -> Option<Stored>) {
     let path = dir.join("model.safetensors");
     let bytes = fs::read(&path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    let edited: Vec<(String, (Dtype, Vec<usize>, Vec<u8>))> = file
+    let edited: Vec<(String, Stored)> = file
         .iter()
         .filter_map(|(name, v)| {
             Some((name.to_owned(), edit(name, (v.dtype(), v.shape().to_vec(), v.data().to_vec()))?))

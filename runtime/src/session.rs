@@ -157,8 +157,9 @@ mod tests {
         };
         let good = Batch::row(&[3, 4], 0, 4);
         assert!(good.check(&options).is_ok());
-        let refused: [(&str, fn(&mut Batch)); 6] = [
-            ("a token short", |b| drop(b.tokens.pop())),
+        type Spoil = fn(&mut Batch);
+        let refused: [(&str, Spoil); 6] = [
+            ("a token short", |b| b.tokens.truncate(3)),
             ("two rows", |b| b.rows = 2),
             ("no width", |b| b.width = 0),
             ("a negative position", |b| b.positions[0] = -1),
