@@ -11,6 +11,7 @@ mod methods;
 mod python;
 
 use std::path::{Path, PathBuf};
+use std::thread::{self, ScopedJoinHandle};
 
 use jiff::Zoned;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
@@ -21,6 +22,11 @@ use crate::checkpoint::{Problem, read_object};
 
 /// Instructions one rendering may take; a conversation of a thousand messages takes a few hundredths.
 const FUEL: u64 = 10_000_000;
+
+/// The largest source that is compiled, and the stack that holds its deepest nesting: minijinja recurses for operators in a
+/// row (`----1`, `{% elif %}`) without limit, at up to half a KiB for each byte.
+const MAX_SOURCE: usize = 128 << 10;
+const COMPILE_STACK: usize = 128 << 20;
 
 /// The names under which `transformers` hands special tokens to a template.
 const SPECIAL_TOKENS: [&str; 7] =
@@ -128,10 +134,21 @@ impl ChatTemplate {
         clock: Clock,
     ) -> Result<ChatTemplate, TemplateError> {
         let mut environment = environment(clock);
+        let invalid = |why: String| TemplateError::Syntax { path: path.to_path_buf(), why };
         for (name, source) in sources {
-            environment
-                .add_template_owned(name, generation::as_scopes(&source))
-                .map_err(|error| TemplateError::Syntax { path: path.to_path_buf(), why: describe(&error) })?;
+            if source.len() > MAX_SOURCE {
+                return Err(invalid(format!("it has {} bytes; at most {MAX_SOURCE} are read", source.len())));
+            }
+            let add = || environment.add_template_owned(name, generation::as_scopes(&source));
+            let added = thread::scope(|scope| {
+                let worker = thread::Builder::new().stack_size(COMPILE_STACK).spawn_scoped(scope, add);
+                worker.map(ScopedJoinHandle::join)
+            });
+            match added {
+                Ok(Ok(added)) => added.map_err(|error| invalid(describe(&error)))?,
+                Ok(Err(_)) => return Err(invalid("compiling it failed; what is above says where".into())),
+                Err(error) => return Err(invalid(format!("no thread to compile it on: {error}"))),
+            }
         }
         Ok(ChatTemplate { path: path.to_path_buf(), environment, special_tokens })
     }

@@ -65,6 +65,18 @@ fn an_endless_template_ends() {
 }
 
 #[test]
+fn operators_and_branches_in_a_row_do_not_overflow_the_stack() {
+    let minus = format!("{{{{ {}1 }}}}", "-".repeat(120_000));
+    let branches = format!("{{% if 0 %}}{}{{% endif %}}", "{%elif 0%}".repeat(12_000));
+    for source in [&minus, &branches] {
+        let text = compile(source, Map::new()).expect("a valid template").render(&[], false).expect("it renders");
+        assert_eq!(text, if source == &minus { "1" } else { "" });
+    }
+    let error = compile(&"-".repeat(200_000), Map::new()).expect_err("it is too long");
+    assert!(error.to_string().contains("200000 bytes"), "{error}");
+}
+
+#[test]
 fn a_broken_template_names_file_and_line() {
     let error = compile("line one\n{% if %}", Map::new()).expect_err("a syntax error");
     let text = error.to_string();
