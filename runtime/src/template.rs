@@ -2,7 +2,7 @@
 //! `tests/template.rs`): Jinja with trimmed blocks and loop controls, `{% generation %}`, `tojson` without HTML escapes,
 //! `strftime_now`, `raise_exception`, and Python's way of writing values.
 //!
-//! A template is a program from a stranger. It sees plain data only, and runs on a bounded amount of fuel. Two
+//! A template is a program from a stranger. It sees plain data only, and runs on a bounded amount of fuel (steps, not memory). Two
 //! differences are known: tuples print as lists, and `~` writes `true` and `none` where Python writes `True` and `None`.
 
 mod generation;

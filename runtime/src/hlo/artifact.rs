@@ -21,60 +21,65 @@ const CHECKSUM: usize = blake3::OUT_LEN;
 /// A folder of compiled modules.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
-    folder: PathBuf,
+    /// `None`: nothing is kept. Never a folder that another user could have made: what lies here is run.
+    folder: Option<PathBuf>,
 }
 
 impl Default for Artifacts {
-    /// `$MLXCEL_CACHE`, else `mlxcel/artifacts` in the user's cache folder.
+    /// `$MLXCEL_CACHE`, else `mlxcel/artifacts` in the user's cache folder, else none.
     fn default() -> Artifacts {
         let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let home =
             || set("HOME").map(|home| home.join(if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" }));
-        let folder = set(CACHE_VARIABLE).unwrap_or_else(|| {
-            let cache = set("XDG_CACHE_HOME").or_else(home).unwrap_or_else(std::env::temp_dir);
-            cache.join("mlxcel").join("artifacts")
-        });
+        let folder =
+            set(CACHE_VARIABLE).or_else(|| Some(set("XDG_CACHE_HOME").or_else(home)?.join("mlxcel").join("artifacts")));
         Artifacts { folder }
     }
 }
 
 impl Artifacts {
     pub fn in_folder(folder: impl Into<PathBuf>) -> Artifacts {
-        Artifacts { folder: folder.into() }
+        Artifacts { folder: Some(folder.into()) }
     }
 
     /// The module of `text`, from the cache or compiled now. `what` names the graph where work is reported.
     pub fn get(&self, text: &str, flags: &[&str], what: &str, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>> {
-        let path = self.folder.join(format!("{}.vmfb", key(text, flags)?));
+        let Some(folder) = &self.folder else { return compiled(text, flags, what, progress) };
+        let path = folder.join(format!("{}.vmfb", key(text, flags)?));
         if let Some(module) = read(&path) {
             return Ok(module);
         }
         // Held until the module is in place, so that a second process waits for it instead of compiling too. The folder
         // may be read-only; then nothing is shared.
-        let lock = self.lock(&path);
+        let lock = lock(folder, &path);
         if lock.is_ok()
             && let Some(module) = read(&path)
         {
             return Ok(module);
         }
-        progress(&format!("compiling {what}"));
-        let start = Instant::now();
-        let module = compile::compile(text, flags).with_context(|| format!("compiling {what}"))?;
-        progress(&format!("compiled {what} in {:.1} s", start.elapsed().as_secs_f64()));
+        let module = compiled(text, flags, what, progress)?;
         if let Err(error) = lock.and_then(|lock| write(&path, &module).map(|()| lock)) {
             progress(&format!("the compiled {what} is not kept: {error:#}"));
         }
         Ok(module)
     }
+}
 
-    fn lock(&self, path: &Path) -> Result<File> {
-        fs::create_dir_all(&self.folder).with_context(|| format!("making {}", self.folder.display()))?;
-        let path = path.with_extension("lock");
-        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = open.with_context(|| format!("opening {}", path.display()))?;
-        file.lock().with_context(|| format!("locking {}", path.display()))?;
-        Ok(file)
-    }
+fn compiled(text: &str, flags: &[&str], what: &str, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>> {
+    progress(&format!("compiling {what}"));
+    let start = Instant::now();
+    let module = compile::compile(text, flags).with_context(|| format!("compiling {what}"))?;
+    progress(&format!("compiled {what} in {:.1} s", start.elapsed().as_secs_f64()));
+    Ok(module)
+}
+
+fn lock(folder: &Path, path: &Path) -> Result<File> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let path = path.with_extension("lock");
+    let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = open.with_context(|| format!("opening {}", path.display()))?;
+    file.lock().with_context(|| format!("locking {}", path.display()))?;
+    Ok(file)
 }
 
 /// What a compiled module depends on.

@@ -2,9 +2,10 @@
 
 use std::ffi::CStr;
 
-use mlx_rs::{Array, fast, ops};
+use mgraph_kernels::Packed;
+use mlx_rs::{Array, Dtype, fast, ops};
 
-use super::{Matrix, ops as own, raw, streams};
+use super::{Matrix, raw};
 use crate::error::{Result, bail};
 
 /// `precise` computes in f32 whatever the dtype.
@@ -46,19 +47,35 @@ pub fn dequantize(w: &Matrix) -> Result<Array> {
 }
 
 /// `x` times the transpose of a packed matrix.
+///
+/// MLX's own kernel, but for x86 and its like, where that is a scalar loop on one core: there [`mgraph_kernels`] computes it, at once
+/// instead of lazily.
 pub fn quantized_matmul(x: &Array, w: &Matrix) -> Result<Array> {
-    match w {
-        Matrix::Packed { codes, scales, biases, bits, group } => {
-            let rows = own::dim(codes, -2)?;
-            let work = x.size() as i64 * rows;
-            streams::by_rows(work, rows, |cut| {
-                let (codes, scales) = (streams::rows(codes, cut)?, streams::rows(scales, cut)?);
-                let biases = streams::rows(biases, cut)?;
-                Ok(ops::quantized_matmul(x, codes, scales, &biases, true, *group, *bits)?)
-            })
+    let Matrix::Packed { codes, scales, biases, bits, group } = w else {
+        bail!("quantized_matmul needs a packed matrix");
+    };
+    let f32s = [x, scales, biases].iter().all(|a| a.dtype() == Dtype::Float32);
+    if cfg!(target_arch = "x86_64") && f32s && codes.ndim() == 2 {
+        let x = x.contiguous()?;
+        let packed = Packed {
+            codes: codes.try_as_slice::<u32>()?,
+            scales: scales.try_as_slice::<f32>()?,
+            biases: biases.try_as_slice::<f32>()?,
+            columns: x.shape().last().map_or(0, |n| *n as usize),
+            bits: *bits as usize,
+            group: *group as usize,
+        };
+        if packed.is_supported()
+            && let Some(y) = packed.times(x.try_as_slice::<f32>()?)
+        {
+            let mut shape = x.shape().to_vec();
+            if let Some(last) = shape.last_mut() {
+                *last = packed.rows() as i32;
+            }
+            return Ok(Array::from_slice(&y, &shape));
         }
-        Matrix::Dense(_) => bail!("quantized_matmul needs a packed matrix"),
     }
+    Ok(ops::quantized_matmul(x, codes, scales, biases, true, *group, *bits)?)
 }
 
 const AFFINE: &CStr = c"affine";

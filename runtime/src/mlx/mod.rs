@@ -10,7 +10,6 @@ mod matrix;
 pub mod ops;
 mod raw;
 mod session;
-mod streams;
 #[cfg(test)]
 mod tests;
 mod update;

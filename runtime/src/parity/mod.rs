@@ -197,6 +197,7 @@ impl Run<'_> {
             lengths.push(real.len());
             tokens.extend(real.iter().copied().chain(std::iter::repeat_n(0, width - real.len())));
         }
+        ensure!(lengths.iter().all(|n| *n > 0), "batch.attention_mask leaves a row without tokens");
         let mut session = self.open(rows, width, false)?;
         let logits = session.step(&every_logit(rows, width, tokens, |_| (0..width).collect()), None)?;
         let vocab = *logits.shape.last().context("logits without axes")?;
