@@ -10,6 +10,7 @@ mod matrix;
 pub mod ops;
 mod raw;
 mod session;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod update;

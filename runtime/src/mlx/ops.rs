@@ -6,7 +6,7 @@ use mlx_rs::{Array, Dtype, ops, ops::indexing};
 
 use super::{
     array::{from_mlx, sizes, to_mlx, upload},
-    raw, update as state,
+    raw, streams, update as state,
 };
 use crate::{
     error::{Context, Result, ensure},
@@ -236,7 +236,8 @@ pub fn any_along(x: &Array, axes: &[i32]) -> Result<Array> {
 
 /// Last axis against last axis.
 pub fn dot(x: &Array, w: &Array) -> Result<Array> {
-    Ok(x.matmul(w.swap_axes(-1, -2)?)?)
+    let work = x.size() as i64 * dim(w, -2)?;
+    streams::by_rows(w, work, |w| Ok(x.matmul(w.swap_axes(-1, -2)?)?))
 }
 
 /// `ids` replace the axis.

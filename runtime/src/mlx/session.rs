@@ -11,6 +11,7 @@ use mlx_rs::{Array, ops, transforms};
 use super::{
     array::{download, sizes, to_mlx, upload},
     core::{Core, Module},
+    streams,
     weights::Weights,
 };
 use crate::{
@@ -145,6 +146,7 @@ impl Worker {
         let float = options.dtype.dtype();
         // Any call of mlx-rs installs its error handler, without which an error in MLX ends the process.
         ops::zeros::<f32>(&[1])?.eval()?;
+        streams::one_blas_thread();
         let reader = model.weights();
         let mut weights = Weights::new(&reader, float);
         let module = (model.family.mlx)(&model.resolved, &mut weights)?;
