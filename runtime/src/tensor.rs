@@ -111,6 +111,8 @@ impl Tensor {
     /// The elements as f32, rounded to nearest even where f32 is narrower.
     pub fn to_f32(&self) -> Vec<f32> {
         match self.dtype {
+            // One copy: logits come through here at every token.
+            DType::F32 if cfg!(target_endian = "little") => bytemuck::pod_collect_to_vec(&self.bytes),
             DType::F32 => self.bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
             _ => self.to_f64().into_iter().map(|v| v as f32).collect(),
         }

@@ -15,7 +15,7 @@ use super::{
     artifact::Artifacts,
     build::{Build, BuildOptions, WeightType},
     compile, emit,
-    graph::{ArgumentKind, Graph, Part, ResultKind},
+    graph::{Argument, ArgumentKind, Graph, Part, ResultKind},
     iree::{Buffer, Program, Runtime},
     types::{DType, Type, V},
 };
@@ -60,8 +60,21 @@ struct Shape {
 }
 
 struct Compiled {
-    graph: Graph,
+    arguments: Vec<Passed>,
+    results: Vec<ResultKind>,
     program: Program,
+}
+
+/// An argument of a compiled graph, so that a call need not look anything up.
+enum Passed {
+    /// A parameter of the step, by position.
+    Input(usize),
+    Weight(Buffer),
+    /// A state; `taken` where the call hands a new value back.
+    State {
+        path: String,
+        taken: bool,
+    },
 }
 
 impl HloSession {
@@ -104,7 +117,19 @@ impl HloSession {
         let results = graph.results.iter().map(|r| graph.ty(r.value).clone()).collect();
         let program = self.runtime.load(&module, results)?;
         self.load(&graph)?;
-        self.compiled.insert(shape, Compiled { graph, program });
+        let passed = |(at, argument): (usize, &Argument)| {
+            Ok(match &argument.kind {
+                ArgumentKind::Input(i) => Passed::Input(*i),
+                ArgumentKind::Weight(path) | ArgumentKind::Packed(path, _) => {
+                    let buffer = self.weights.get(&argument.kind);
+                    Passed::Weight(buffer.cloned().with_context(|| format!("weight {path} is not loaded"))?)
+                }
+                ArgumentKind::State(path) => Passed::State { path: path.clone(), taken: graph.alias(at).is_some() },
+            })
+        };
+        let arguments = graph.arguments.iter().enumerate().map(passed).collect::<Result<_>>()?;
+        let results = graph.results.into_iter().map(|r| r.kind).collect();
+        self.compiled.insert(shape, Compiled { arguments, results, program });
         Ok(())
     }
 
@@ -148,19 +173,16 @@ impl HloSession {
         self.compile(shape, &mut |_| ())?;
         let compiled = &self.compiled[&shape];
         let inputs = inputs(&self.model, batch)?;
-        let mut arguments = Vec::with_capacity(compiled.graph.arguments.len());
-        for (at, argument) in compiled.graph.arguments.iter().enumerate() {
-            arguments.push(match &argument.kind {
-                ArgumentKind::Input(i) => {
+        let mut arguments = Vec::with_capacity(compiled.arguments.len());
+        for argument in &compiled.arguments {
+            arguments.push(match argument {
+                Passed::Input(i) => {
                     let (name, tensor) = inputs.get(*i).context("the graph has more parameters than were passed")?;
                     self.runtime.upload(tensor).with_context(|| format!("input {name}"))?
                 }
-                ArgumentKind::Weight(path) | ArgumentKind::Packed(path, _) => {
-                    self.weights.get(&argument.kind).cloned().with_context(|| format!("weight {path} is not loaded"))?
-                }
-                ArgumentKind::State(path) => {
-                    let assigned = compiled.graph.alias(at).is_some();
-                    let state = if assigned { self.states.remove(path) } else { self.states.get(path).cloned() };
+                Passed::Weight(buffer) => buffer.clone(),
+                Passed::State { path, taken } => {
+                    let state = if *taken { self.states.remove(path) } else { self.states.get(path).cloned() };
                     state
                         .with_context(|| format!("state {path} was lost in a failed call; the session must be reset"))?
                 }
@@ -168,8 +190,8 @@ impl HloSession {
         }
         let results = compiled.program.call(arguments)?;
         let mut logits = None;
-        for (result, buffer) in compiled.graph.results.iter().zip(results) {
-            match &result.kind {
+        for (result, buffer) in compiled.results.iter().zip(results) {
+            match result {
                 ResultKind::Output(0) => logits = Some(self.runtime.download(&buffer)?),
                 ResultKind::Output(_) => {}
                 ResultKind::State(path) => drop(self.states.insert(path.clone(), buffer)),
