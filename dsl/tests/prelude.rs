@@ -122,6 +122,24 @@ fn op_twins_keep_their_bounds() {
     }
 }
 
+/// A head of one token by the defined op and by its twin.
+#[test]
+fn the_rotary_twin_keeps_its_bound() {
+    let program = family();
+    let mut numbers = Numbers(4);
+    let (heads, width) = (3, 16);
+    let (x, cos, sin) = (numbers.floats(heads * 2 * width), numbers.floats(width), numbers.floats(width));
+    let operands = || {
+        let tables = [&cos, &sin].map(|t| Operand::Tensor(floats(&[1, 1, 1, width], t.clone())));
+        [vec![Operand::Tensor(floats(&[1, heads, 1, 2 * width], x.clone()))], tables.to_vec()].concat()
+    };
+    let pinned = op(&program, "rope", operands(), None).to_f32();
+    let fused = op(&program, "rope", operands(), Some(TwinBackend::Hlo)).to_f32();
+    assert_eq!(fused, op(&program, "rope_by_halves", operands(), None).to_f32(), "the twin is taken for one token");
+    // Rounded after every product, `b * -sin` is `-(b * sin)`.
+    assert_eq!(pinned, fused);
+}
+
 #[test]
 fn norms_softmax_and_gates() {
     let program = family();
