@@ -31,8 +31,9 @@ use crate::{
 /// beyond 128 tokens a wider call is no faster per token.
 const WIDTHS: [usize; 4] = [1, 16, 64, 128];
 
-/// States hold a multiple of this many positions, so that runs of similar length share their compiled graphs.
-const POSITIONS: usize = 256;
+/// States hold a multiple of this many positions, so that runs of similar length share their compiled graphs. Few, because
+/// attention reads all of them at every step.
+const POSITIONS: usize = 128;
 
 pub struct HloSession {
     model: Arc<Model>,
