@@ -315,3 +315,18 @@ fn a_closed_output_is_no_panic() {
         .unwrap();
     assert_eq!(generate.status.code(), Some(0));
 }
+
+/// The smallest wrong variant that the golden's notes list: `rms_norm_eps` of 1e-6 for 1e-5.
+#[test]
+fn parity_exits_with_1_where_a_stage_diverges_and_0_where_none_does() {
+    let dir = checkpoint();
+    let (model, reference) = (dir.path().to_str().unwrap(), golden().join("golden.safetensors"));
+    let parity = || mlxcel(&["parity", "--model", model, "--a", "reference", "--ref", reference.to_str().unwrap()]);
+    let faithful = parity();
+    assert_eq!(faithful.status.code(), Some(0), "{}", String::from_utf8_lossy(&faithful.stdout));
+    edit_config(dir.path(), |c| c["rms_norm_eps"] = json!(1e-6));
+    let diverged = parity();
+    let table = String::from_utf8_lossy(&diverged.stdout);
+    assert_eq!(diverged.status.code(), Some(1), "{table}");
+    assert!(table.contains("DIVERGED"), "{table}");
+}
