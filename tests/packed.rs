@@ -16,23 +16,6 @@ use mgraph_runtime::{
 
 const ROWS: usize = 5;
 
-fn config() -> Config {
-    Config {
-        vocab: 1,
-        hidden: 1,
-        inner: 1,
-        depth: 1,
-        heads: 1,
-        kv_heads: 1,
-        head_dim: 1,
-        eps: 1e-5,
-        tied: true,
-        attn_bias: false,
-        mlp_bias: false,
-        frequencies: Vec::new(),
-    }
-}
-
 /// Bits that look random and are the same every time.
 struct Noise(u64);
 
@@ -105,7 +88,7 @@ impl Packed {
         });
         let input = build.input(DType::F32, &[1, (x.len() / self.columns) as i64, self.columns as i64]);
         let matrix = build.matrix("w");
-        let result = body(&mut Call::new(&config(), &mut build), input, &matrix);
+        let result = body(&mut Call::new(&mgraph_tests::small_config(), &mut build), input, &matrix);
         let graph = build.finish(&[result]).unwrap();
         let module = compile::compile(&emit::text(&graph).unwrap(), &compile::FLAGS).unwrap();
         let runtime = Runtime::new().unwrap();

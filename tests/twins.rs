@@ -9,26 +9,9 @@ use mgraph_runtime::{
     tensor::DType,
 };
 
-fn config() -> Config {
-    Config {
-        vocab: 1,
-        hidden: 1,
-        inner: 1,
-        depth: 1,
-        heads: 1,
-        kv_heads: 1,
-        head_dim: 1,
-        eps: 1e-5,
-        tied: true,
-        attn_bias: false,
-        mlp_bias: false,
-        frequencies: Vec::new(),
-    }
-}
-
 /// As defined, and with the twin.
 fn both(op: impl Fn(&mut Call<'_, Config, Core>) -> Result<Array>) -> (Vec<f32>, Vec<f32>) {
-    let cfg = config();
+    let cfg = mgraph_tests::small_config();
     let run = |fused| {
         let mut core = Core::new(DType::F32, fused);
         let value = op(&mut Call::new(&cfg, &mut core)).unwrap();

@@ -218,21 +218,23 @@ impl<'a> Checker<'a> {
                 Some(lowering.coerce(value, &load_type, &format!("the `else` of `{}`", name.node))?)
             }
         };
-        let (needed, written) = self.needed(section, condition.as_ref());
-        let entry = Entry {
-            ty: load_type,
-            options,
-            needed,
-            written,
-            value: None,
-            dim: None,
-            length: None,
-            text: None,
-            span: name.span,
-        };
+        let entry = self.unknown(name, load_type, options, section, condition.as_ref());
         let keys = keys.iter().map(|k| k.node.clone()).collect();
         let path = path(section, name);
         Ok((Setting::Field(ConfigField { path, ty: field_type, keys, otherwise, condition, span: name.span }), entry))
+    }
+
+    /// The entry of a name whose value only a checkpoint tells.
+    fn unknown(
+        &mut self,
+        name: &'a ast::Name,
+        ty: LoadType,
+        options: Option<Vec<String>>,
+        section: Option<&str>,
+        condition: Option<&Load>,
+    ) -> Entry {
+        let (needed, written) = self.needed(section, condition);
+        Entry { ty, options, needed, written, value: None, dim: None, length: None, text: None, span: name.span }
     }
 
     fn check_limit(
@@ -246,18 +248,7 @@ impl<'a> Checker<'a> {
         let mut lowering = self.in_config(section);
         let value = lowering.load(value)?;
         let value = lowering.coerce(value, &load_type, &format!("the limit `{}`", name.node))?;
-        let (needed, written) = self.needed(section, None);
-        let entry = Entry {
-            ty: load_type,
-            options,
-            needed,
-            written,
-            value: None,
-            dim: None,
-            length: None,
-            text: None,
-            span: name.span,
-        };
+        let entry = self.unknown(name, load_type, options, section, None);
         Ok((Setting::Limit { path: path(section, name), value }, entry))
     }
 
