@@ -1,0 +1,179 @@
+//! One request, run as an engine would: its pictures first, then its tokens in chunks, then steps.
+
+use std::ops::Range;
+
+use mgraph_dsl::{
+    interpret::{Interpreter, Outcome, Precision, Tensor, Typed},
+    ir::DType,
+};
+
+use crate::{
+    fixture::Golden,
+    pictures::{Fed, Pictures},
+};
+
+pub const SLOT: usize = 2;
+
+/// Positions that the states show past the last token.
+const SPARE: usize = 3;
+
+pub struct Request {
+    interpreter: Interpreter,
+    pictures: Pictures,
+    features: Option<Tensor>,
+    /// Of every call so far, in order.
+    pub probes: Vec<(String, Tensor)>,
+    vocabulary: usize,
+}
+
+pub fn ints(shape: &[usize], elements: Vec<i32>) -> Tensor {
+    Tensor::i32(shape.to_vec(), elements).expect("the elements fill the shape")
+}
+
+pub fn argmax(row: &[f64]) -> i32 {
+    (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b]).then(b.cmp(a))).expect("a row of logits") as i32
+}
+
+/// The prompt of the main run or of a variant, and its pictures.
+pub fn fed(golden: &Golden, processor: Option<&str>, variant: Option<&str>) -> (Vec<i32>, Pictures) {
+    let size = |name: &str| golden.resolved.named(name).and_then(|v| v.as_int()).expect("a size") as usize;
+    let fed = Fed { inputs: golden.inputs(variant), config: &golden.config, size: &size };
+    let pictures = processor.map(|processor| fed.pictures(processor)).unwrap_or_default();
+    (fed.tokens(), pictures)
+}
+
+impl Request {
+    pub fn new(golden: &Golden, precision: Precision, family: DType, pictures: Pictures) -> Request {
+        let mut request = Request::queued(golden, precision, family, pictures);
+        request.begin(golden);
+        request
+    }
+
+    /// In a slot where a request of another client ran first.
+    pub fn after_another(golden: &Golden, precision: Precision, pictures: Pictures) -> Request {
+        let mut request = Request::queued(golden, precision, DType::F32, pictures);
+        request.forward(&[5, 6, 7], 0..3);
+        request.probes.clear();
+        request.interpreter.reset(SLOT);
+        request.begin(golden);
+        request
+    }
+
+    fn queued(golden: &Golden, precision: Precision, family: DType, pictures: Pictures) -> Request {
+        let interpreter = golden.interpreter(family, precision);
+        let vocabulary = golden.numbers["logits"].shape[1];
+        Request { interpreter, pictures, features: None, probes: Vec::new(), vocabulary }
+    }
+
+    /// `vision` and `attach`, where there are pictures for them.
+    fn begin(&mut self, golden: &Golden) {
+        if !self.pictures.vision.is_empty() {
+            let outcome = call(&mut self.interpreter, "vision", &self.pictures.vision, &[SLOT], 0);
+            self.probes.extend(outcome.probes);
+            self.features = outcome.results.into_iter().next();
+        }
+        if let (Some(count), Some(features)) = (self.pictures.count, &self.features) {
+            let room = golden.resolved.named("pictures").and_then(|v| v.as_int()).expect("a limit") as usize;
+            let inputs = [("features", filled(features, room)), ("count", ints(&[1], vec![count as i32]))];
+            self.probes.extend(call(&mut self.interpreter, "attach", &inputs, &[SLOT], 0).probes);
+        }
+    }
+
+    /// `embed`, `merge` where a token has a picture, `forward`: the logits of every token, row by row.
+    pub fn forward(&mut self, tokens: &[i32], at: Range<usize>) -> Vec<f64> {
+        let count = tokens.len();
+        let capacity = at.end + SPARE;
+        let shape = [1, count];
+        let embedded =
+            call(&mut self.interpreter, "embed", &[("tokens", ints(&shape, tokens.to_vec()))], &[SLOT], capacity);
+        self.probes.extend(embedded.probes);
+        let mut x = embedded.results[0].clone();
+        let rows = self.pictures.feature_rows.get(at.clone()).unwrap_or_default();
+        if let (Some(features), true) = (&self.features, rows.iter().any(|row| *row >= 0)) {
+            let inputs = [("x", x), ("features", features.clone()), ("feature_rows", ints(&shape, rows.to_vec()))];
+            let merged = call(&mut self.interpreter, "merge", &inputs, &[SLOT], capacity);
+            self.probes.extend(merged.probes);
+            x = merged.results[0].clone();
+        }
+        let positions = at.clone().map(|p| p as i32).collect();
+        let mut inputs = vec![("x", x), ("positions", ints(&shape, positions))];
+        inputs.extend(self.pictures.tokens.as_ref().map(|tokens| tokens.input(at)));
+        inputs.push(("wanted", ints(&shape, (0..count as i32).collect())));
+        let outcome = call(&mut self.interpreter, "forward", &inputs, &[SLOT], capacity);
+        self.probes.extend(outcome.probes);
+        outcome.results[0].to_f64()
+    }
+
+    /// Greedy decoding from the token after the prompt: each token fed, with its row of logits.
+    pub fn greedy(&mut self, first: i32, length: usize, steps: usize) -> Vec<(i32, Vec<f64>)> {
+        let mut next = first;
+        let mut fed = Vec::new();
+        for step in 0..steps {
+            let logits = self.forward(&[next], length + step..length + step + 1);
+            let token = std::mem::replace(&mut next, argmax(&logits));
+            fed.push((token, logits));
+        }
+        fed
+    }
+
+    pub fn has_pictures(&self) -> bool {
+        self.features.is_some()
+    }
+
+    pub fn last_token(&self, logits: &[f64]) -> i32 {
+        argmax(&logits[logits.len() - self.vocabulary..])
+    }
+
+    pub fn state(&self, path: &str) -> Tensor {
+        self.interpreter.state(path, SLOT).expect("a state that was written").clone()
+    }
+
+    /// The features of the rows that tokens name: the host's selection.
+    pub fn chosen_features(&self) -> Option<Vec<f64>> {
+        let features = self.features.as_ref()?;
+        let width = *features.shape().last()?;
+        let all = features.to_f64();
+        let rows = self.pictures.feature_rows.iter().filter_map(|row| usize::try_from(*row).ok());
+        Some(rows.flat_map(|row| all[row * width..(row + 1) * width].to_vec()).collect())
+    }
+
+    /// Of a prompt: pieces of about five tokens, no span cut.
+    pub fn chunks(&self, length: usize) -> Vec<Range<usize>> {
+        let whole = self.pictures.tokens.as_ref().map_or(0..0, |tokens| tokens.whole());
+        let inside = |at: usize| at > whole.start && at < whole.end;
+        let cuts: Vec<usize> = (0..length).step_by(5).filter(|at| !inside(*at)).chain([length]).collect();
+        cuts.windows(2).map(|w| w[0]..w[1]).collect()
+    }
+}
+
+/// Rows of words in one call: the logits of every token.
+pub fn batch(golden: &Golden, precision: Precision, tokens: &Tensor) -> Vec<f64> {
+    let [rows, width] = *tokens.shape() else { panic!("tokens are [B, S]") };
+    let mut interpreter = golden.interpreter(DType::F32, precision);
+    let slots: Vec<usize> = (0..rows).collect();
+    let every = ints(&[rows, width], (0..rows).flat_map(|_| 0..width as i32).collect());
+    let positions = width + SPARE;
+    let x = call(&mut interpreter, "embed", &[("tokens", tokens.clone())], &slots, positions).results[0].clone();
+    let inputs = [("x", x), ("positions", every.clone()), ("wanted", every)];
+    call(&mut interpreter, "forward", &inputs, &slots, positions).results[0].to_f64()
+}
+
+fn call(
+    interpreter: &mut Interpreter,
+    graph: &str,
+    inputs: &[(&str, Tensor)],
+    slots: &[usize],
+    positions: usize,
+) -> Outcome {
+    interpreter.call(graph, inputs, slots, positions).unwrap_or_else(|fault| panic!("{graph}: {fault}"))
+}
+
+/// The features of one request on a row axis, zeros for the pictures it does not have.
+fn filled(features: &Tensor, room: usize) -> Tensor {
+    let mut shape = features.shape().to_vec();
+    let mut elements = features.to_f32();
+    elements.resize(elements.len() / shape[0] * room, 0.0);
+    shape[0] = room;
+    shape.insert(0, 1);
+    Tensor::f32(shape, elements).expect("the elements fill the shape")
+}
