@@ -1,9 +1,9 @@
 //! The two emissions of one source agree: what the StableHLO of every golden's graphs says, read back from its text, is
 //! the op list of the IR, op for op, operand for operand; and a single op written another way is caught.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mgraph_dsl::bind::{self, Bindings, Stored, StoredDtype};
+use mgraph_dsl::bind::{self, Bindings, Stored, StoredDtype, Weight, WeightKind};
 use mgraph_runtime::{family::HloEmitter, model::Model};
 use mgraph_tests::certificate::{Case, listings};
 
@@ -19,15 +19,21 @@ const GRAPHS: [&str; 2] = ["embed", "forward"];
 /// B, S, R, T of a prefill, of a decode step and of a padded batch.
 const SIZES: [[usize; 4]; 3] = [[1, 12, 1, 64], [1, 1, 1, 64], [2, 12, 12, 64]];
 
-/// The same model with every matrix packed: 4 bits, groups of 16.
+/// The same model with every matrix packed that can be: 4 bits, groups of 16.
 fn packed(model: &Model) -> Bindings {
+    let packs =
+        |weight: &&Weight| weight.kind == WeightKind::Matrix && weight.shape.last().is_some_and(|k| k % 16 == 0);
+    let pieces =
+        model.bindings.weights.iter().filter(packs).flat_map(|w| w.parts.iter().flat_map(|p| p.source.pieces()));
+    let packs: BTreeSet<&str> = pieces.map(|piece| piece.name.as_str()).collect();
     let mut stored = BTreeMap::new();
     for (name, tensor) in model.checkpoint.tensors() {
         let shape = tensor.shape.clone();
         match (name.strip_suffix(".weight"), shape.as_slice()) {
-            (Some(module), [n, k]) => {
-                let side = Stored { shape: vec![*n, k / 16], dtype: StoredDtype::F16 };
-                stored.insert(name.clone(), Stored { shape: vec![*n, k / 8], dtype: StoredDtype::U32 });
+            (Some(module), [rows @ .., k]) if packs.contains(name.as_str()) => {
+                let cut = |by: u64| [rows, &[k / by]].concat();
+                let side = Stored { shape: cut(16), dtype: StoredDtype::F16 };
+                stored.insert(name.clone(), Stored { shape: cut(8), dtype: StoredDtype::U32 });
                 stored.insert(format!("{module}.scales"), side.clone());
                 stored.insert(format!("{module}.biases"), side);
             }
