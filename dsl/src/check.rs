@@ -17,6 +17,7 @@ mod graphs;
 mod load;
 mod names;
 mod probes;
+pub(crate) mod record;
 pub(crate) mod scope;
 mod signature;
 mod twins;
@@ -103,11 +104,29 @@ fn compile_with(sources: Sources, family: FileId, whole_prelude: bool) -> Result
             Ok(program)
         }
         Err(mut diagnostics) => {
-            diagnostics.sort_by_key(|d| (d.span.file != family, d.span.start, d.code));
-            diagnostics.dedup();
+            in_order(&mut diagnostics, family);
             Err(Failed { diagnostics, sources })
         }
     }
+}
+
+/// What the checker learns about a family and the prelude, whatever is wrong with them, and what it says.
+pub(crate) fn learn(
+    sources: &Sources,
+    prelude: &ast::File,
+    family: &ast::File,
+    file: FileId,
+) -> (record::Record, Vec<Diagnostic>) {
+    let mut checker = Checker::new(sources);
+    checker.record = Some(record::Record::default());
+    let diagnostics = checker.program(prelude, family, file, file == PRELUDE).err().unwrap_or_default();
+    (checker.record.unwrap_or_default(), diagnostics)
+}
+
+/// Diagnostics of `file` first, in the order of the text.
+pub(crate) fn in_order(diagnostics: &mut Vec<Diagnostic>, file: FileId) {
+    diagnostics.sort_by_key(|d| (d.span.file != file, d.span.start, d.code));
+    diagnostics.dedup();
 }
 
 /// A body that is checked after the signatures it needs.
@@ -131,6 +150,8 @@ pub(crate) struct Checker<'a> {
     blocks: Vec<BlockEntry<'a>>,
     block_ids: HashMap<&'a str, BlockId>,
     pending: VecDeque<Pending>,
+    /// Kept for editors only.
+    record: Option<record::Record>,
 }
 
 impl<'a> Checker<'a> {
@@ -148,6 +169,7 @@ impl<'a> Checker<'a> {
             blocks: Vec::new(),
             block_ids: HashMap::new(),
             pending: VecDeque::new(),
+            record: None,
         }
     }
 
@@ -157,7 +179,7 @@ impl<'a> Checker<'a> {
     }
 
     fn program(
-        mut self,
+        &mut self,
         prelude: &'a ast::File,
         family: &'a ast::File,
         file: FileId,
@@ -167,24 +189,26 @@ impl<'a> Checker<'a> {
         let config = self.check_config_and_items(&family.items);
         let models: Vec<&ast::Model> =
             family.items.iter().filter_map(|i| if let ast::Item::Model(m) = i { Some(m) } else { None }).collect();
-        let Some(model) = models.first() else {
+        if models.is_empty() {
             let span = family.header.as_ref().map_or_else(|| start_of(file), |h| h.name.span);
             self.report(
                 Diagnostic::new(Code::MissingGraph, span, "the family has no `model`")
                     .help("add `model { .. }` with the graphs `embed` and `forward`"),
             );
-            return Err(self.diagnostics);
-        };
-        for second in &models[1..] {
+        }
+        for second in models.iter().skip(1) {
             self.report(
                 Diagnostic::new(Code::DuplicateName, second.span, "a family has one `model`")
-                    .also(model.span, "first here"),
+                    .also(models[0].span, "first here"),
             );
         }
-        let id = self.reach_model(model);
+        let model = models.first().copied();
+        let id = model.map(|model| self.reach_model(model));
         self.finish_pending();
         let (ops, blocks) = (self.ops.len(), self.blocks.len());
-        self.check_graphs(model, &family.items);
+        if let Some(model) = model {
+            self.check_graphs(model, &family.items);
+        }
 
         let mut rest: Vec<&ast::Item> = family.items.iter().collect();
         if whole_prelude {
@@ -202,13 +226,14 @@ impl<'a> Checker<'a> {
         self.check_recursion();
         let numerics = self.numerics(&family.items);
         let contract = self.contract(&family.items);
-        let roots = match model.source.as_ref().map(|s| self.roots(s)) {
+        let roots = match model.and_then(|m| m.source.as_ref()).map(|s| self.roots(s)) {
             None => vec![String::new()],
             Some(roots) => roots.unwrap_or_default(),
         };
-        if !self.diagnostics.is_empty() {
-            return Err(self.diagnostics);
-        }
+        let id = match id {
+            Some(id) if self.diagnostics.is_empty() => id,
+            Some(_) | None => return Err(std::mem::take(&mut self.diagnostics)),
+        };
 
         let header = family.header.as_ref();
         let mut program = Program {

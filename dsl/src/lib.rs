@@ -1,5 +1,6 @@
 //! The mgraph language: text -> tree -> typed graph IR, and what may be done with the IR without a backend.
 
+pub mod analysis;
 pub mod ast;
 pub mod bind;
 mod check;

@@ -5,7 +5,7 @@ mod build;
 mod expressions;
 mod items;
 mod mistake;
-mod scan;
+pub(crate) mod scan;
 mod split;
 mod statements;
 mod types;
@@ -27,10 +27,28 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// The tree of a file, or everything that is wrong with its syntax, in the order of the text.
 pub fn parse(sources: &Sources, file: FileId) -> Result<ast::File, Vec<Diagnostic>> {
+    let Parsed { tree, errors, .. } = parse_whole_items(sources, file);
+    if errors.is_empty() { Ok(tree) } else { Err(errors) }
+}
+
+/// What of a file can be read, and what cannot.
+#[derive(Debug)]
+pub struct Parsed {
+    /// The items without mistakes.
+    pub tree: ast::File,
+    /// Where each item stands, the broken ones too, in the order of the text.
+    pub items: Vec<Span>,
+    pub errors: Vec<Diagnostic>,
+}
+
+/// As [`parse`], for a text that is being written: keeps the items that are whole.
+pub fn parse_whole_items(sources: &Sources, file: FileId) -> Parsed {
+    let mut tree = ast::File { header: None, items: Vec::new() };
     let text = sources.get(file).text.as_str();
     if text.len() > MAX_BYTES {
         let sentence = format!("this file has {} bytes, and the limit is {MAX_BYTES}", text.len());
-        return Err(vec![Diagnostic::new(Code::FileTooLarge, Span { file, start: 0, end: 0 }, sentence)]);
+        let error = Diagnostic::new(Code::FileTooLarge, Span { file, start: 0, end: 0 }, sentence);
+        return Parsed { tree, items: Vec::new(), errors: vec![error] };
     }
     let (tokens, mut errors) = scan::scan(file, text);
     let mut split = split::split(file, text, &tokens);
@@ -42,9 +60,10 @@ pub fn parse(sources: &Sources, file: FileId) -> Result<ast::File, Vec<Diagnosti
         &text[first.start..first.end]
     };
     let builder = Builder::new(file, text, &tokens);
-    let mut tree = ast::File { header: None, items: Vec::new() };
+    let mut items = Vec::new();
     for (index, piece) in split.pieces.iter().enumerate() {
         let (first, last) = (tokens[piece.tokens.start], tokens[piece.tokens.end - 1]);
+        items.push(builder.span(first.start, last.end));
         if index > 0 && text_of(piece) == "family" {
             let is_second = split.pieces.first().is_some_and(|first| text_of(first) == "family");
             errors.push(misplaced_header(builder.span(first.start, first.end), is_second));
@@ -80,7 +99,7 @@ pub fn parse(sources: &Sources, file: FileId) -> Result<ast::File, Vec<Diagnosti
         );
     }
     errors.sort_by_key(|error| error.span.start);
-    if errors.is_empty() { Ok(tree) } else { Err(errors) }
+    Parsed { tree, items, errors }
 }
 
 /// A piece with an error in its strings, comments or characters is not parsed, and its brackets are not judged: what

@@ -86,6 +86,14 @@ impl<'a> Checker<'a> {
         &self.blocks[block.0 as usize].name
     }
 
+    pub fn block_span(&self, block: BlockId) -> Span {
+        self.blocks[block.0 as usize].span
+    }
+
+    pub fn function_span(&self, block: BlockId, name: &str) -> Option<Span> {
+        self.blocks[block.0 as usize].functions.iter().find(|f| f.name == name).map(|f| f.span)
+    }
+
     pub fn field_id(&self, block: BlockId, name: &str) -> Option<FieldId> {
         let entry = &self.blocks[block.0 as usize];
         match entry.fields.iter().position(|f| f.name == name) {
@@ -322,6 +330,7 @@ impl<'a> Checker<'a> {
         let (condition, needed) = lowering.member_condition(condition)?;
         lowering.call_stage = true;
         let item = lowering.expr(value)?;
+        lowering.item_found(name.span, &item);
         let value = match item {
             Item::Load(value) => value,
             _ => return lowering.unsupported(value.span, "a derived weight (a `let` of a block with tensors)"),

@@ -157,6 +157,7 @@ impl Lowering<'_, '_> {
         let item = self.expr(value)?;
         if let Some(binding) = self.find(&name.node) {
             let (old, mutable, defined) = (binding.item.clone(), binding.mutable, binding.span);
+            self.name_used(name.span, defined);
             if !mutable {
                 let message = format!("`{}` is assigned, but was declared without `mut`", name.node);
                 return Err(self.error(
@@ -193,6 +194,11 @@ impl Lowering<'_, '_> {
         };
         match field {
             Some((field, FieldKind::State(ty))) => {
+                if let Home::Block(block) = self.home
+                    && let Some(defined) = self.checker.field(block, field).map(|f| f.span)
+                {
+                    self.name_used(name.span, defined);
+                }
                 self.need_state_dims(&ty, name.span)?;
                 let Item::Value(new) = item else {
                     let found = self.describe(&item);

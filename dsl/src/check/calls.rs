@@ -91,6 +91,11 @@ impl Lowering<'_, '_> {
         let names: Vec<(&str, bool)> =
             signature.parameters.iter().map(|p| (p.name.node.as_str(), p.default.is_some())).collect();
         let places = self.place(callee, &names, arguments, span)?;
+        for name in arguments.iter().filter_map(|a| a.name.as_ref()) {
+            if let Some(parameter) = signature.parameters.iter().find(|p| p.name.node == name.node) {
+                self.name_used(name.span, parameter.name.span);
+            }
+        }
         let mut bound = Vec::new();
         let mut failed = None;
         for (parameter, place) in signature.parameters.iter().zip(places) {

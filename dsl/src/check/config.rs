@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{
     Checker,
     load::type_name,
-    scope::{Checked, Home, Lowering, Reported},
+    scope::{Checked, Home, Item, Lowering, Reported},
 };
 use crate::{
     ast,
@@ -266,6 +266,7 @@ impl<'a> Checker<'a> {
             lowering.facts.extend(facts);
         }
         let value = lowering.load(value)?;
+        lowering.item_found(name.span, &Item::Load(value.clone()));
         let list = matches!(value.ty, LoadType::List(_));
         let entry = Entry {
             ty: value.ty.clone(),
@@ -412,6 +413,13 @@ impl<'a> Checker<'a> {
 }
 
 impl Lowering<'_, '_> {
+    /// Tells the record which config name stands at `span`.
+    pub fn config_name_used(&mut self, span: Span, path: &[String]) {
+        if let Some(defined) = self.checker.config.spans.get(path).copied() {
+            self.name_used(span, defined);
+        }
+    }
+
     /// A config name: bare, or of a section. `None` when there is none.
     pub fn config_name(&mut self, path: &[String], span: Span) -> Option<Checked<Load>> {
         let entry = self.checker.config.entries.get(path)?;

@@ -11,6 +11,12 @@ use crate::{
 
 impl Lowering<'_, '_> {
     pub fn expr(&mut self, expr: &ast::Expr) -> Checked<Item> {
+        let item = self.expr_of_kind(expr)?;
+        self.item_found(expr.span, &item);
+        Ok(item)
+    }
+
+    fn expr_of_kind(&mut self, expr: &ast::Expr) -> Checked<Item> {
         let span = expr.span;
         match &expr.kind {
             ExprKind::Number(NumberValue::Int(n)) => Ok(Item::Load(super::scope::int(*n, span))),
@@ -156,8 +162,9 @@ impl Lowering<'_, '_> {
     fn call(&mut self, callee: &ast::Expr, arguments: &[ast::Argument], span: Span) -> Checked<Item> {
         match &callee.kind {
             ExprKind::Name(name) => {
-                if let Some(Binding { item: Item::Child(child), .. }) = self.find(name) {
-                    let child = child.clone();
+                if let Some(Binding { item: Item::Child(child), span: bound, .. }) = self.find(name) {
+                    let (child, bound) = (child.clone(), *bound);
+                    self.name_used(callee.span, bound);
                     return self.call_block(child, "", arguments, span);
                 }
                 if let Home::Block(block) = self.home
@@ -169,6 +176,7 @@ impl Lowering<'_, '_> {
                     return self.call_block(child, "", arguments, span);
                 }
                 if let Some(op) = self.op(name) {
+                    self.name_used(callee.span, self.checker.op_span(op));
                     return self.call_op(op, arguments, span);
                 }
                 if let Some(item) = ops::lower(self, &Call { name, arguments, span }) {
@@ -187,7 +195,12 @@ impl Lowering<'_, '_> {
                 };
                 match self.child_field(&child, &name.node, name.span)? {
                     Some(inner) => self.call_block(inner, "", arguments, span),
-                    None => self.call_block(child, &name.node, arguments, span),
+                    None => {
+                        if let Some(defined) = self.checker.function_span(child.block, &name.node) {
+                            self.name_used(name.span, defined);
+                        }
+                        self.call_block(child, &name.node, arguments, span)
+                    }
                 }
             }
             _ => self.fail(
@@ -209,6 +222,7 @@ impl Lowering<'_, '_> {
     fn child_field(&mut self, child: &Child, name: &str, span: Span) -> Checked<Option<Child>> {
         let Some(field) = self.checker.field_id(child.block, name) else { return Ok(None) };
         let entry = self.checker.field(child.block, field).ok_or(Reported)?.clone();
+        self.name_used(span, entry.span);
         let mut with = super::dims::Translation { members: Some(child.block), ..Default::default() };
         let parameters = self.checker.block_parameters(child.block)?;
         for (parameter, argument) in parameters.parameters.iter().zip(&child.arguments) {
@@ -245,6 +259,7 @@ impl Lowering<'_, '_> {
         match self.expr(value)? {
             Item::Section(section) => {
                 let path = [section.clone(), name.node.clone()];
+                self.config_name_used(name.span, &path);
                 if let Some(found) = self.config_name(&path, span) {
                     return found.map(Item::Load);
                 }

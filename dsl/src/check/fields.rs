@@ -47,6 +47,7 @@ impl Lowering<'_, '_> {
             }
             return Err(self.error(error));
         };
+        self.name_used(name.span, self.checker.block_span(block));
         if !self.checker.is_complete(block) {
             let message = format!("the block `{}` contains itself", name.node);
             return self.fail(Code::RecursiveDefinition, name.span, message);

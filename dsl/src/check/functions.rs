@@ -185,6 +185,7 @@ impl Lowering<'_, '_> {
                     Item::Load(super::scope::load(kind, ty.clone(), parameter.name.span))
                 }
             };
+            self.item_found(parameter.name.span, &item);
             let binding = Binding { item, mutable: parameter.mutable, span: parameter.name.span };
             self.bind_silently(&parameter.name.node, binding);
         }

@@ -58,6 +58,17 @@ pub(crate) fn type_name(ty: &LoadType) -> String {
     }
 }
 
+/// As a signature writes it.
+pub(crate) fn short_name(ty: &LoadType) -> String {
+    match ty {
+        LoadType::Int => "int".into(),
+        LoadType::Float => "float".into(),
+        LoadType::Bool => "bool".into(),
+        LoadType::Text => "name".into(),
+        LoadType::List(item) => format!("[{}]", short_name(item)),
+    }
+}
+
 pub(crate) fn to_float(value: Load) -> Load {
     match (&value.ty, &value.kind) {
         (LoadType::Int, LoadKind::Int(n)) => load(LoadKind::Float(*n as f64), LoadType::Float, value.span),

@@ -92,6 +92,9 @@ impl<'a> Checker<'a> {
 impl<'a> Lowering<'_, 'a> {
     /// What a bare name is here.
     pub fn name(&mut self, name: &str, span: Span) -> Checked<Item> {
+        if let Some(bound) = self.find(name).map(|binding| binding.span) {
+            self.name_used(span, bound);
+        }
         if let Some(binding) = self.find(name) {
             return match &binding.item {
                 Item::Poison => Err(super::scope::Reported),
@@ -141,9 +144,13 @@ impl<'a> Lowering<'_, 'a> {
             return None;
         }
         if let Some(section) = self.section.clone()
-            && let Some(found) = self.config_name(&[section, name.to_string()], span)
+            && let Some(found) = self.config_name(&[section.clone(), name.to_string()], span)
         {
+            self.config_name_used(span, &[section, name.to_string()]);
             return Some(found.map(Item::Load));
+        }
+        if let Some(defined) = self.checker.config.defined_at(name) {
+            self.name_used(span, defined);
         }
         if let Some(found) = self.config_name(&[name.to_string()], span) {
             return Some(found.map(Item::Load));
@@ -157,6 +164,7 @@ impl<'a> Lowering<'_, 'a> {
         let (kind, needed, defined) = (entry.kind.clone(), entry.needed.clone(), entry.span);
         let written = entry.condition.as_ref().map(|c| self.written_condition(c)).unwrap_or_default();
         let name = entry.name.clone();
+        self.name_used(span, defined);
         self.require_known(&needed, &written, &name, span, defined)?;
         if let FieldKind::Let(value) = &kind {
             return Ok(Item::Load(load(LoadKind::Member(field), value.ty.clone(), span)));

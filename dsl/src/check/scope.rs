@@ -149,6 +149,7 @@ impl<'c, 'a> Lowering<'c, 'a> {
 
     /// Binds a local name. `_` binds nothing.
     pub fn bind(&mut self, name: &ast::Name, item: Item, mutable: bool) {
+        self.item_found(name.span, &item);
         if name.node == "_" {
             return;
         }

@@ -55,6 +55,7 @@ impl Lowering<'_, '_> {
         self.checker.called(self.home, other, span);
         let theirs = self.checker.op_signature(other)?;
         let defined = self.checker.op_span(other);
+        self.name_used(span, defined);
         if !same_signature(signature, &theirs) {
             return Err(self.error(
                 Diagnostic::new(Code::WrongArguments, span, "a twin has the signature of the op it stands for")

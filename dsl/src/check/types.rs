@@ -143,7 +143,10 @@ impl Lowering<'_, '_> {
         }
         let alias = self.sees_config.then(|| self.checker.items.types.get(word).copied()).flatten();
         match (alias, shape) {
-            (Some(alias), None) if depth < 16 => self.written_at(&alias.ty, depth + 1),
+            (Some(alias), None) if depth < 16 => {
+                self.name_used(name.span, alias.name.span);
+                self.written_at(&alias.ty, depth + 1)
+            }
             (Some(_), None) => self.fail(Code::RecursiveDefinition, span, format!("the type `{word}` contains itself")),
             (Some(_), Some(_)) => {
                 self.fail(Code::TypeMismatch, span, format!("the type `{word}` has its dims already"))

@@ -1,0 +1,174 @@
+//! A text as an editor sees it: every definition, what each name means, what each expression is, and what is wrong.
+//!
+//! Works on texts with mistakes: a line that does not parse is left out, or the item where that does not help; a mistake
+//! hides what depends on it, and the rest is known. Nothing is inferred here: the checker kept a record of what it found (`check::record`), and the tree
+//! tells what is defined where.
+
+mod dims;
+mod mend;
+mod place;
+mod symbols;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use crate::{
+    check,
+    diagnostic::Diagnostic,
+    parser,
+    source::{FileId, PRELUDE, Sources, Span},
+};
+
+pub use symbols::{Symbol, SymbolId, SymbolKind};
+
+#[derive(Debug)]
+pub struct Analysis {
+    /// The prelude, then the text.
+    pub sources: Sources,
+    pub file: FileId,
+    /// As the compiler says them, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Definitions of the prelude, then of the text; what holds others stands before them.
+    pub symbols: Vec<Symbol>,
+    /// Names where they are used, in the order of the text.
+    uses: Vec<(Span, SymbolId)>,
+    /// Expressions and names that were bound, in the order of the text; what encloses stands before.
+    types: Vec<(Span, String)>,
+}
+
+/// Reads a family text. `name` is shown to people.
+pub fn analyze(name: &str, text: &str) -> Analysis {
+    let mut sources = check::prelude_sources();
+    let file = sources.add(name, text);
+    read(sources, file)
+}
+
+/// Reads the prelude itself, which is the whole of [`check::prelude_sources`].
+pub fn analyze_prelude() -> Analysis {
+    read(check::prelude_sources(), PRELUDE)
+}
+
+fn read(sources: Sources, file: FileId) -> Analysis {
+    let prelude = parser::parse_whole_items(&sources, PRELUDE);
+    let family = if file == PRELUDE { None } else { Some(parser::parse_whole_items(&sources, file)) };
+    let syntax = family.as_ref().map_or_else(Vec::new, |family| family.errors.clone());
+    let (readable, family) = match family {
+        Some(family) => {
+            let (readable, family) = mend::mend(&sources, file, family);
+            (readable, Some(family))
+        }
+        None => (sources.clone(), None),
+    };
+    let mut table = symbols::Table::default();
+    table.read(&readable, PRELUDE, &prelude);
+    if let Some(family) = &family {
+        table.read(&readable, file, family);
+    }
+    let nothing = crate::ast::File { header: None, items: Vec::new() };
+    let tree = family.as_ref().map_or(&nothing, |f| &f.tree);
+    let (record, said) = check::learn(&readable, &prelude.tree, tree, file);
+    let mut diagnostics = match &family {
+        // What is missing from the tree would be missed everywhere.
+        Some(_) if !syntax.is_empty() => syntax,
+        Some(_) => said,
+        // The prelude alone is no family; its own checks are tests of this repository.
+        None => prelude.errors.clone(),
+    };
+    check::in_order(&mut diagnostics, file);
+
+    let defined: HashMap<Span, SymbolId> =
+        table.symbols.iter().enumerate().map(|(i, s)| (s.span, SymbolId(i))).collect();
+    let mut uses = table.uses;
+    for (used, definition) in record.uses {
+        if let Some(&symbol) = defined.get(&definition) {
+            let name = &table.symbols[symbol.0].name;
+            uses.extend(place::of_name(&readable, used, name).into_iter().map(|span| (span, symbol)));
+        }
+    }
+    uses.sort_by_key(|(span, _)| *span);
+    uses.dedup();
+    let mut types = record.types;
+    types.sort_by_key(|(span, _)| (span.file, span.start, std::cmp::Reverse(span.end)));
+    Analysis { sources, file, diagnostics, symbols: table.symbols, uses, types }
+}
+
+impl Analysis {
+    pub fn text(&self) -> &str {
+        &self.sources.get(self.file).text
+    }
+
+    pub fn symbol(&self, id: SymbolId) -> &Symbol {
+        &self.symbols[id.0]
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = SymbolId> + use<> {
+        (0..self.symbols.len()).map(SymbolId)
+    }
+
+    /// What the name at `offset` of the text means, and where that name stands. The end of a name counts as in it.
+    pub fn name_at(&self, offset: u32) -> Option<(Span, SymbolId)> {
+        let here = |span: Span| span.file == self.file && span.start <= offset && offset <= span.end;
+        let used = self.uses.iter().find(|(span, _)| here(*span)).copied();
+        used.or_else(|| self.ids().find(|id| here(self.symbol(*id).span)).map(|id| (self.symbol(id).span, id)))
+    }
+
+    /// The innermost expression at `offset` that has a type, and the type: dtype and shape in normal form, or a type
+    /// known at load.
+    pub fn type_at(&self, offset: u32) -> Option<(Span, &str)> {
+        let here = |span: Span| span.file == self.file && span.start <= offset && offset <= span.end;
+        let found = self.types.iter().filter(|(span, _)| here(*span)).min_by_key(|(span, _)| span.end - span.start)?;
+        Some((found.0, &found.1))
+    }
+
+    /// The type of exactly this expression or bound name.
+    pub fn type_of(&self, span: Span) -> Option<&str> {
+        self.types.iter().find(|(s, _)| *s == span).map(|(_, text)| text.as_str())
+    }
+
+    /// Every place of the text that names `symbol`, its definition included.
+    pub fn places(&self, symbol: SymbolId) -> Vec<Span> {
+        let uses = self.uses.iter().filter(|(_, id)| *id == symbol).map(|(span, _)| *span);
+        let mut places: Vec<Span> =
+            uses.chain([self.symbol(symbol).span]).filter(|s| s.file == self.file && s.end > s.start).collect();
+        places.sort();
+        places.dedup();
+        places
+    }
+
+    pub fn members(&self, of: SymbolId) -> impl Iterator<Item = SymbolId> {
+        self.ids().filter(move |id| self.symbol(*id).parent == Some(of))
+    }
+
+    /// What can be named at `offset` of the text without a dot before it. An inner name hides an outer one.
+    pub fn visible_at(&self, offset: u32) -> Vec<SymbolId> {
+        let mut visible: HashMap<&str, SymbolId> = HashMap::new();
+        for id in self.ids() {
+            let symbol = self.symbol(id);
+            let named = match symbol.kind {
+                SymbolKind::Op | SymbolKind::Block | SymbolKind::TypeAlias => true,
+                SymbolKind::Section
+                | SymbolKind::ConfigField
+                | SymbolKind::Limit
+                | SymbolKind::Let
+                | SymbolKind::Parameter
+                | SymbolKind::Field
+                | SymbolKind::State
+                | SymbolKind::Local
+                | SymbolKind::FreeDim => symbol.span.file == self.file,
+                SymbolKind::Family
+                | SymbolKind::Model
+                | SymbolKind::Processor
+                | SymbolKind::Function
+                | SymbolKind::Graph => false,
+            };
+            let everywhere = symbol.scope.is_none();
+            if named && (everywhere || symbol.scope.is_some_and(|s| s.start <= offset && offset <= s.end)) {
+                visible.insert(&symbol.name, id);
+            }
+        }
+        let mut visible: Vec<SymbolId> = visible.into_values().collect();
+        visible.sort();
+        visible
+    }
+}
