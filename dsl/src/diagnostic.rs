@@ -3,10 +3,12 @@
 //! A stage that finds a mistake makes a [`Diagnostic`] and goes on; nothing here decides what is a mistake.
 
 mod code;
+mod explain;
 mod render;
 
 pub use code::Code;
-pub use render::{render, render_plain};
+pub use explain::{Example, Snippet};
+pub use render::{extent, render, render_plain};
 
 use crate::source::Span;
 

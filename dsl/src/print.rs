@@ -23,11 +23,19 @@ pub fn op(program: &Program, op: &Op) -> String {
     out
 }
 
-/// One block.
+/// One block, with its functions.
 pub fn block(program: &Program, block: &Block) -> String {
     let mut out = String::new();
     let mut printer = Printer { program, block: Some(block), function: None, out: &mut out, depth: 0 };
     let _ = printer.block(block);
+    out
+}
+
+/// One function of `block`.
+pub fn function(program: &Program, block: &Block, function: &Function) -> String {
+    let mut out = String::new();
+    let mut printer = Printer { program, block: Some(block), function: None, out: &mut out, depth: 0 };
+    let _ = printer.function(function);
     out
 }
 
@@ -193,13 +201,17 @@ impl<'p> Printer<'p> {
             self.line(format_args!("ignore {pattern:?}"))?;
         }
         for function in &block.functions {
-            self.function = Some(function);
-            let word = if function.graph { "graph" } else { "fn" };
-            self.function_head(word, &function.name, function)?;
-            self.body(function)?;
+            self.function(function)?;
         }
         self.depth -= 1;
         self.line("}")
+    }
+
+    fn function(&mut self, function: &'p Function) -> fmt::Result {
+        self.function = Some(function);
+        let word = if function.graph { "graph" } else { "fn" };
+        self.function_head(word, &function.name, function)?;
+        self.body(function)
     }
 
     fn function_head(&mut self, word: &str, name: &str, function: &'p Function) -> fmt::Result {
@@ -467,7 +479,8 @@ impl<'p> Printer<'p> {
     }
 }
 
-fn load_type(ty: &LoadType) -> String {
+/// `int`, `[float]`.
+pub fn load_type(ty: &LoadType) -> String {
     match ty {
         LoadType::Int => "int".into(),
         LoadType::Float => "float".into(),
@@ -481,7 +494,8 @@ fn load_parameters(parameters: &[LoadParameter]) -> String {
     parameters.iter().map(|p| format!("{}: {}", p.name, load_type(&p.ty))).collect::<Vec<_>>().join(", ")
 }
 
-fn ty(ty: &Type) -> String {
+/// `F[B, S, hidden]`, as a signature has it.
+pub fn ty(ty: &Type) -> String {
     crate::check::types::type_text(ty)
 }
 

@@ -34,6 +34,12 @@ pub fn render_plain(diagnostic: &Diagnostic, sources: &Sources) -> String {
     format!("{}:{line}:{column}: error[{}]: {}", source.name, diagnostic.code, diagnostic.message)
 }
 
+/// One-based lines and columns (in characters) of the start and the end of `span`.
+pub fn extent(span: Span, sources: &Sources) -> ((usize, usize), (usize, usize)) {
+    let span = clamp(span, &sources.get(span.file).text);
+    (sources.line_column(span), sources.line_column(Span { start: span.end, ..span }))
+}
+
 /// Rendering an error must not be one, so a span that a stage got wrong is moved into its text.
 fn clamp(span: Span, text: &str) -> Span {
     let inside = |at: u32| text.floor_char_boundary((at as usize).min(text.len())) as u32;

@@ -11,11 +11,11 @@ use clap::{Parser, Subcommand};
 
 use crate::{error::Result, family::Family};
 
-/// Exit codes, the same for every command.
-const EXIT_CODES: &str = "\
+/// Exit codes, the same for every command of every binary.
+pub const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for `parity`: every stage within its bound
-  1  `parity`: some stage diverged
+  0  done; for `parity`: every stage within its bound; for `check`: no mistake
+  1  found something: `parity` a stage that diverged, `check` a mistake, `fmt --check` a file it would change
   2  could not run: wrong arguments, unreadable input, a model that cannot be served";
 
 #[derive(Parser)]
@@ -25,8 +25,9 @@ struct Cli {
     command: Command,
 }
 
+/// The commands over models. A binary with more of its own flattens them into its table and calls [`run`].
 #[derive(Subcommand)]
-enum Command {
+pub enum Command {
     /// Generate text from a prompt
     Generate(generate::Arguments),
     /// Turn a GGUF file into a checkpoint directory
@@ -44,7 +45,12 @@ enum Verdict {
 
 /// Runs the command of this process's arguments over `families`: the whole of a binary's `main`.
 pub fn main(families: &'static [&'static Family]) -> ExitCode {
-    let verdict = match Cli::parse().command {
+    run(families, Cli::parse().command)
+}
+
+/// Runs one command over `families`.
+pub fn run(families: &'static [&'static Family], command: Command) -> ExitCode {
+    let verdict = match command {
         Command::Generate(arguments) => generate::run(families, arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Parity(arguments) => parity::run(families, arguments),
