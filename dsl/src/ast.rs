@@ -53,8 +53,6 @@ pub struct ContractLine {
     pub bounds: Vec<(Name, Spanned<f64>)>,
 }
 
-// ---- config ---------------------------------------------------------------------------------------------------
-
 #[derive(Debug, Clone, PartialEq)]
 pub enum Setting {
     Section { name: Name, keys: Vec<Text>, condition: Option<Expr>, settings: Vec<Setting> },
@@ -99,8 +97,6 @@ pub enum NumberValue {
     Float(f64),
 }
 
-// ---- types ----------------------------------------------------------------------------------------------------
-
 #[derive(Debug, Clone, PartialEq)]
 pub struct TypeAlias {
     pub name: Name,
@@ -134,8 +130,6 @@ pub enum DimExpr {
     Rest(Span),
     Dim(Expr),
 }
-
-// ---- definitions ------------------------------------------------------------------------------------------------
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Op {
@@ -257,8 +251,6 @@ pub struct PlacePart {
     pub rows: Option<(Expr, Expr)>,
 }
 
-// ---- statements -------------------------------------------------------------------------------------------------
-
 #[derive(Debug, Clone, PartialEq)]
 pub struct Body {
     pub statements: Vec<Statement>,
@@ -299,8 +291,6 @@ pub enum Iterable {
     Range(Expr, Expr),
     List(Expr),
 }
-
-// ---- expressions ------------------------------------------------------------------------------------------------
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {

@@ -86,7 +86,8 @@ pub fn compile(sources: Sources, family: FileId) -> Result<Program, Failed> {
     compile_with(sources, family, false)
 }
 
-/// As [`compile`], and also checks what the family does not reach of the prelude: for tests of the prelude.
+/// As [`compile`], and the program also holds what the family does not reach of the prelude: for what is said and tested
+/// about the prelude itself.
 pub fn compile_whole_prelude(sources: Sources, family: FileId) -> Result<Program, Failed> {
     compile_with(sources, family, true)
 }
@@ -205,7 +206,7 @@ impl<'a> Checker<'a> {
         let model = models.first().copied();
         let id = model.map(|model| self.reach_model(model));
         self.finish_pending();
-        let (ops, blocks) = (self.ops.len(), self.blocks.len());
+        let reached = (self.ops.len(), self.blocks.len());
         if let Some(model) = model {
             self.check_graphs(model, &family.items);
         }
@@ -222,6 +223,7 @@ impl<'a> Checker<'a> {
             }
             self.finish_pending();
         }
+        let (ops, blocks) = if whole_prelude { (self.ops.len(), self.blocks.len()) } else { reached };
         self.check_processor(&family.items);
         self.check_recursion();
         let numerics = self.numerics(&family.items);

@@ -106,8 +106,6 @@ fn digest_depends_on_the_text() {
     assert_eq!(digest("").len(), 64);
 }
 
-// ---- dims ----
-
 #[test]
 fn compound_dims_are_checked_after_binding() {
     op("op halves(x: F[N, 2 * W], w: F[W]) -> F[N, W] { x[_, 0..W] * w }");
@@ -171,8 +169,6 @@ fn lists_bring_their_length() {
     assert!(said.starts_with("mg0301"), "{said}");
 }
 
-// ---- dtypes ----
-
 #[test]
 fn a_load_number_takes_the_dtype_of_the_tensor() {
     op("op half(x: F[N], y: i32[N]) -> F[N] { 0.5 * x + F(y * 2) }");
@@ -196,8 +192,6 @@ fn a_cast_to_the_same_dtype_is_no_op() {
     assert!(same.body.statements.is_empty());
 }
 
-// ---- things that may be absent ----
-
 #[test]
 fn conditions_are_known_where_they_hold() {
     let config = "    gated: bool = \"gated\"\n    kind: one_of(\"a\", \"b\") = \"kind\"\n    extra: dim = \"extra\" if gated & kind == \"a\"\n    let use_extra = gated & kind == \"a\"";
@@ -218,8 +212,6 @@ fn two_fields_share_a_path_when_they_exclude_each_other() {
     let said = mistake("", &items("if i > 2"), "");
     assert!(said.starts_with("mg0501"), "{said}");
 }
-
-// ---- control flow ----
 
 #[test]
 fn assigned_variables_are_carried() {
@@ -246,8 +238,6 @@ fn statements_keep_the_order_of_the_text() {
         .collect();
     assert_eq!(ops, ["Unary(Exp)", "Unary(Sin)", "Binary(Multiply)"]);
 }
-
-// ---- whatever the text ----
 
 /// Families with a piece cut out, doubled or exchanged: an answer or mistakes, never a panic.
 #[test]

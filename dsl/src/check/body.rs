@@ -11,8 +11,6 @@ use crate::{
 };
 
 impl Lowering<'_, '_> {
-    // ---- entry points ----
-
     /// A load value.
     pub fn load(&mut self, expr: &ast::Expr) -> Checked<Load> {
         match self.expr(expr)? {
@@ -59,8 +57,6 @@ impl Lowering<'_, '_> {
             }
         }
     }
-
-    // ---- statements ----
 
     /// Statements, then the value. Mistakes in statements are reported and the rest is still checked.
     pub fn body(&mut self, body: &ast::Body) -> Checked<Item> {

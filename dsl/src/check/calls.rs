@@ -155,8 +155,6 @@ impl Lowering<'_, '_> {
         }
     }
 
-    // ---- calls ----
-
     pub fn call_op(&mut self, op: OpId, arguments: &[ast::Argument], span: Span) -> Checked<Item> {
         self.checker.called(self.home, op, span);
         let name = self.checker.op_name(op);
@@ -473,8 +471,6 @@ impl Lowering<'_, '_> {
         }
         Ok(outs)
     }
-
-    // ---- one type against another ----
 
     /// An error unless `found` is `needed`.
     pub fn expect_type(&mut self, found: &Type, needed: &Type, what: &str, span: Span) -> Checked<()> {

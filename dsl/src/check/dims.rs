@@ -23,8 +23,6 @@ pub(crate) struct Translation {
 }
 
 impl Lowering<'_, '_> {
-    // ---- a load integer as a dim ----
-
     /// The normal form. What is no polynomial is an atom known by its text.
     pub fn dim_of(&self, value: &Load) -> Result<Dim, DimError> {
         let atom = || Dim::atom(Atom { text: self.structure(value), load: Box::new(value.clone()) });
@@ -112,8 +110,6 @@ impl Lowering<'_, '_> {
         let super::scope::Home::Block(block) = self.home else { return None };
         self.checker.member_let(block, field).cloned()
     }
-
-    // ---- canonical text ----
 
     /// Two load values with one text are equal. `let`s are opened, integers printed in normal form.
     pub fn text(&self, value: &Load) -> String {
@@ -213,8 +209,6 @@ impl Lowering<'_, '_> {
         }
     }
 
-    // ---- a callee's load values and dims, in the caller's names ----
-
     pub fn translate(&self, value: &Load, with: &Translation) -> Load {
         let go = |v: &Load| self.translate(v, with);
         let all = |vs: &[Load]| vs.iter().map(go).collect::<Vec<_>>();
@@ -286,8 +280,6 @@ impl Lowering<'_, '_> {
         }
         Ok(result)
     }
-
-    // ---- equality ----
 
     pub fn same(&self, a: &Dim, b: &Dim) -> bool {
         self.equations.equal(a, b)

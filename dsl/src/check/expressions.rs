@@ -157,8 +157,6 @@ impl Lowering<'_, '_> {
         }
     }
 
-    // ---- calls, members, subscripts ----
-
     fn call(&mut self, callee: &ast::Expr, arguments: &[ast::Argument], span: Span) -> Checked<Item> {
         match &callee.kind {
             ExprKind::Name(name) => {
@@ -394,8 +392,6 @@ impl Lowering<'_, '_> {
         result.dims.extend(shape.dims[1..].iter().cloned());
         Ok(self.emit_typed(Prim::MatrixRows, vec![matrix, rows], Type::Matrix(result), span))
     }
-
-    // ---- probes ----
 
     fn probe(&mut self, value: &ast::Expr, name: &ast::Text, span: Span) -> Checked<Item> {
         let item = self.expr(value)?;

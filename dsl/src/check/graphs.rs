@@ -183,8 +183,6 @@ impl<'a> Checker<'a> {
         }
     }
 
-    // ---- the small tables ----
-
     /// `model as "" | "language_model"`
     pub fn roots(&mut self, source: &ast::StoredAs) -> Checked<Vec<String>> {
         let mut roots = Vec::new();

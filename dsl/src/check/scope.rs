@@ -145,8 +145,6 @@ impl<'c, 'a> Lowering<'c, 'a> {
         Err(self.error(Diagnostic::new(Code::NotSupportedYet, span, message)))
     }
 
-    // ---- names ----
-
     /// Binds a local name. `_` binds nothing.
     pub fn bind(&mut self, name: &ast::Name, item: Item, mutable: bool) {
         self.item_found(name.span, &item);
@@ -200,8 +198,6 @@ impl<'c, 'a> Lowering<'c, 'a> {
         }
         self.new_local(Local { text, value: None, dim: None, length: None })
     }
-
-    // ---- values ----
 
     pub fn new_value(&mut self, ty: Type, span: Span) -> ValueId {
         self.values.push(Value { ty, name: None, span });

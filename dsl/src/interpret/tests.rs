@@ -194,7 +194,7 @@ fn updates_land_at_positions() {
     assert_eq!(error, "position 3 lies outside the 3 that the state shows; show more positions");
 }
 
-// ---- a hand-made model: x is scaled by each layer's gain through `scale`, added to what the layer remembers ------------
+// A hand-made model: x is scaled by each layer's gain through `scale`, added to what the layer remembers.
 
 fn value(ty: Type) -> Value {
     Value { ty, name: None, span: HERE }

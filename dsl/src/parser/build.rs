@@ -80,8 +80,6 @@ impl<'a> Builder<'a> {
         value
     }
 
-    // ---- leaves -----------------------------------------------------------------------------------------------
-
     pub fn name(&self, pair: Pair<'_, Rule>) -> Name {
         Spanned { node: pair.as_str().to_string(), span: self.place(&pair) }
     }

@@ -68,8 +68,6 @@ impl Builder<'_> {
         Spanned { node, span: number.span }
     }
 
-    // ---- config -----------------------------------------------------------------------------------------------
-
     fn setting(&self, pair: Pair<'_, Rule>) -> Setting {
         let inner = Children::of(pair).first();
         let rule = inner.as_rule();
@@ -113,8 +111,6 @@ impl Builder<'_> {
         parts.maybe(Rule::condition).map(|pair| self.expr(Children::of(pair).one(Rule::expr)))
     }
 
-    // ---- ops --------------------------------------------------------------------------------------------------
-
     fn op(&self, mut parts: Children<'_>) -> Op {
         Op {
             name: self.name(parts.one(Rule::name)),
@@ -156,8 +152,6 @@ impl Builder<'_> {
             }
         })
     }
-
-    // ---- blocks -----------------------------------------------------------------------------------------------
 
     fn member(&self, pair: Pair<'_, Rule>) -> Member {
         let inner = Children::of(pair).first();

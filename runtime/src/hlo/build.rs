@@ -182,8 +182,6 @@ impl Build {
         self.ty(x).elements()
     }
 
-    // ---- arguments
-
     /// The next parameter of the graph.
     pub fn input(&mut self, dtype: DType, shape: &[i64]) -> V {
         let at = self.arguments.iter().filter(|a| matches!(a.kind, ArgumentKind::Input(_))).count();
@@ -236,8 +234,6 @@ impl Build {
         v
     }
 
-    // ---- states
-
     /// The present value of a state, by field path.
     pub fn state(&mut self, path: &str) -> V {
         if let Some((v, _)) = self.states.get(path) {
@@ -262,8 +258,6 @@ impl Build {
         self.states.insert(path.into(), (value, true));
     }
 
-    // ---- probes
-
     /// Name a value. Nothing happens when probes are off.
     pub fn probe(&mut self, name: &str, value: V) {
         if !self.options.probes {
@@ -275,8 +269,6 @@ impl Build {
         }
         self.probes.push((name.into(), value));
     }
-
-    // ---- recording
 
     pub(super) fn record(&mut self, op: Op, operands: Vec<V>, ty: Type) -> V {
         let node = Node { op, operands, ty };
