@@ -37,7 +37,7 @@ const WRONG: &[Wrong] = &[
     wrong(LLAMA_ROPE3, "frequencies left as they are", "frequencies);", "plain);", "layer.0.attn"),
     wrong(GEMMA3, "embeddings that keep their size", " * sqrt(hidden)", "", "embed"),
     wrong(GEMMA3, "a gain of `weight`, not `1 + weight`", "(1.0 + f32(weight))", "f32(weight)", "layer.0.attn"),
-    wrong(GEMMA3, "the exact GELU for the tanh form", "gelu_tanh(", "gelu(", "layer.0.mlp"),
+    wrong(GEMMA3, "the exact GELU for the tanh form", "gelu_tanh(gate_proj(x))", "gelu(gate_proj(x))", "layer.0.mlp"),
     wrong(
         GEMMA3,
         "no sliding window",
