@@ -11,6 +11,7 @@ pub mod generated;
 pub mod gguf;
 pub mod hlo;
 pub mod import;
+pub mod inputs;
 pub mod mlx;
 pub mod model;
 pub mod parity;

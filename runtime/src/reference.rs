@@ -9,6 +9,7 @@ use mgraph_dsl::{
 
 use crate::{
     error::{Context, Result, anyhow, bail},
+    inputs,
     model::Model,
     session::{Batch, Float, ProbeSink, Session, SessionOptions},
     tensor::{DType, Tensor},
@@ -60,17 +61,16 @@ impl ReferenceSession {
 impl Session for ReferenceSession {
     fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
         batch.check(&self.options)?;
-        let ids = |values: &[i32], width: usize| {
-            interpret::Tensor::i32(vec![batch.rows, width], values.to_vec()).context("inputs of one length per row")
+        let (program, resolved) = (self.model.program.clone(), self.model.resolved.clone());
+        let told = inputs::of_words(&program, &resolved, batch, self.options.dtype.dtype())?;
+        let told = |graph: &str| -> Result<Vec<(&str, interpret::Tensor)>> {
+            let function = program.graph(graph).with_context(|| format!("the family has no graph {graph}"))?;
+            let of_graph = told.iter().filter(|(name, _)| function.parameters.iter().any(|p| p.name == *name));
+            of_graph.map(|(name, value)| Ok((name.as_str(), guest(value)?))).collect()
         };
-        let tokens = ids(&batch.tokens, batch.width)?;
-        let embedded = self.call("embed", &[("tokens", tokens)], batch.rows, batch.reach())?;
+        let embedded = self.call("embed", &told("embed")?, batch.rows, batch.reach())?;
         let x = embedded.results.into_iter().next().context("graph embed has a result")?;
-        let inputs = [
-            ("x", x),
-            ("positions", ids(&batch.positions, batch.width)?),
-            ("wanted", ids(&batch.wanted, batch.wanted_per_row())?),
-        ];
+        let inputs = [vec![("x", x)], told("forward")?].concat();
         let forward = self.call("forward", &inputs, batch.rows, batch.reach())?;
         if let Some(sink) = probes {
             for (name, tensor) in embedded.probes.iter().chain(&forward.probes) {
@@ -108,6 +108,21 @@ impl Session for ReferenceSession {
     fn prepare(&mut self, _widths: &[usize], _progress: &mut dyn FnMut(&str)) -> Result<()> {
         Ok(())
     }
+}
+
+/// Of the dtypes that a call's inputs have.
+fn guest(tensor: &Tensor) -> Result<interpret::Tensor> {
+    let shape = tensor.shape.clone();
+    let made = match tensor.dtype {
+        DType::I32 => interpret::Tensor::i32(shape, bytemuck::pod_collect_to_vec(&tensor.bytes)),
+        DType::Bool => {
+            let elements: Vec<bool> = tensor.bytes.iter().map(|b| *b != 0).collect();
+            interpret::Tensor::new(ir::DType::Bool, shape, elements)
+        }
+        DType::F32 => interpret::Tensor::f32(shape, tensor.to_f32()),
+        other => bail!("an input of {other:?} for the interpreter"),
+    };
+    made.with_context(|| format!("elements that do not fill {:?}", tensor.shape))
 }
 
 fn host(tensor: &interpret::Tensor) -> Tensor {

@@ -26,6 +26,9 @@ pub struct Arguments {
     /// Reference numbers: inputs as `input.*`, stages by probe name; bounds from the .json beside it, else the family's contract
     #[arg(long = "ref", value_name = "FILE.safetensors")]
     reference: PathBuf,
+    /// A variant that FILE holds, as `NAME/..`: the same checkpoint on other inputs
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
     /// `pinned`: op order exactly as written; `fused`: declared twins may stand in
     #[arg(long, value_enum, default_value_t = Numerics::Pinned)]
     numerics: Numerics,
@@ -36,6 +39,10 @@ pub struct Arguments {
 
 pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
     let golden = Golden::open(&arguments.reference)?;
+    let golden = match &arguments.variant {
+        Some(name) => golden.variant(name)?,
+        None => golden,
+    };
     let model = Model::open(&arguments.model, families)?;
     let settings = parity::Settings { backend: arguments.a, numerics: arguments.numerics, dtype: arguments.dtype };
     let mut out = std::io::stdout().lock();

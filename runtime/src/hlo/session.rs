@@ -6,10 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use mgraph_dsl::{
-    bind::{StateDim, StoredDtype, Weight, WeightKind},
-    ir::ParameterKind,
-};
+use mgraph_dsl::bind::{StateDim, StoredDtype, Weight, WeightKind};
 
 use super::{
     artifact::Artifacts,
@@ -20,7 +17,8 @@ use super::{
     types::{DType, Type, V},
 };
 use crate::{
-    error::{Context as _, Result, anyhow, bail, ensure},
+    error::{Context as _, Result, anyhow, ensure},
+    inputs::{self, CallSizes, Input},
     model::Model,
     session::{Batch, Numerics, ProbeSink, Session, SessionOptions},
     tensor::Tensor,
@@ -173,7 +171,7 @@ impl HloSession {
         let shape = Shape { width: batch.width, wanted: batch.wanted_per_row() };
         self.compile(shape, &mut |_| ())?;
         let compiled = &self.compiled[&shape];
-        let inputs = inputs(&self.model, batch)?;
+        let inputs = inputs::of_words(&self.model.program, &self.model.resolved, batch, self.build.float)?;
         let mut arguments = Vec::with_capacity(compiled.arguments.len());
         for argument in &compiled.arguments {
             arguments.push(match argument {
@@ -312,40 +310,16 @@ fn positions(options: &SessionOptions) -> usize {
 
 /// Record the graph `step`: `forward` after `embed`.
 fn step_graph(model: &Model, options: BuildOptions, rows: usize, shape: Shape) -> Result<Graph> {
+    let sizes = CallSizes { rows, width: shape.width, wanted: shape.wanted };
+    let inputs = inputs::of_step(&model.program, &model.resolved, sizes, options.float)?;
     let mut build = Build::new(options);
     let mut values = Vec::new();
-    for name in parameters(model)? {
-        let width = if name == "wanted" { shape.wanted } else { shape.width };
-        values.push(build.input(DType::I32, &[rows as i64, width as i64]));
+    for Input { dtype, shape, .. } in inputs {
+        let shape: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
+        values.push(build.input(dtype, &shape));
     }
     let results: Vec<V> = (model.family.hlo)(&model.resolved, &mut build, "step", &values)?;
     build.finish(&results).with_context(|| format!("family {}, graph step", model.family.name))
-}
-
-/// Names of the parameters of `step`: `tokens`, then those of `forward` but for the embedding.
-fn parameters(model: &Model) -> Result<Vec<&str>> {
-    let forward = model.program.graph("forward").context("the family has no graph forward")?;
-    let mut names = vec!["tokens"];
-    for parameter in &forward.parameters {
-        match (&parameter.kind, parameter.name.as_str()) {
-            (ParameterKind::Value(_), "x") => {}
-            (ParameterKind::Value(_), name @ ("positions" | "wanted")) => names.push(name),
-            (_, name) => bail!("graph forward takes {name}, which the IREE session does not pass yet"),
-        }
-    }
-    Ok(names)
-}
-
-fn inputs<'a>(model: &'a Model, batch: &Batch) -> Result<Vec<(&'a str, Tensor)>> {
-    let tensor = |name| {
-        let (values, width) = match name {
-            "positions" => (&batch.positions, batch.width),
-            "wanted" => (&batch.wanted, batch.wanted_per_row()),
-            _ => (&batch.tokens, batch.width),
-        };
-        (name, Tensor::from_i32(&[batch.rows, width], values))
-    };
-    Ok(parameters(model)?.into_iter().map(tensor).collect())
 }
 
 fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> Result<BuildOptions> {

@@ -5,7 +5,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use mgraph_dsl::bind::{State, StateDim};
+use mgraph_dsl::{
+    bind::{State, StateDim},
+    config::Resolved,
+    ir::Program,
+};
 use mlx_rs::{Array, ops, transforms};
 
 use super::{
@@ -16,6 +20,7 @@ use super::{
 };
 use crate::{
     error::{Context, Result, anyhow, bail, ensure},
+    inputs,
     model::Model,
     session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions},
     tensor::{DType, Tensor},
@@ -29,6 +34,8 @@ pub struct MlxSession {
     work: Option<mpsc::Sender<Job>>,
     worker: Option<JoinHandle<()>>,
     options: SessionOptions,
+    program: Arc<Program>,
+    resolved: Arc<Resolved>,
 }
 
 type Job = Box<dyn FnOnce(&mut Worker) + Send>;
@@ -59,6 +66,7 @@ impl MlxSession {
         keep_freed_memory();
         let (work, jobs) = mpsc::channel::<Job>();
         let (ready, opened) = mpsc::channel();
+        let (program, resolved) = (Arc::clone(&model.program), Arc::clone(&model.resolved));
         let (model, wanted) = (Arc::clone(model), options.clone());
         let worker = thread::Builder::new()
             .name("mlx".into())
@@ -79,7 +87,7 @@ impl MlxSession {
             })
             .context("starting the MLX thread")?;
         opened.recv().map_err(|_| anyhow!("the MLX thread ended while it loaded the weights"))??;
-        Ok(MlxSession { work: Some(work), worker: Some(worker), options })
+        Ok(MlxSession { work: Some(work), worker: Some(worker), options, program, resolved })
     }
 
     fn run<R: Send + 'static>(&self, call: impl FnOnce(&mut Worker) -> Result<R> + Send + 'static) -> Result<R> {
@@ -107,9 +115,10 @@ impl Drop for MlxSession {
 impl Session for MlxSession {
     fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
         batch.check(&self.options)?;
-        let batch = batch.clone();
+        let inputs = inputs::of_words(&self.program, &self.resolved, batch, self.options.dtype.dtype())?;
+        let (reach, rows) = (batch.reach(), batch.rows);
         let probing = probes.is_some() && self.options.probes;
-        let (logits, found) = self.run(move |worker| worker.step(&batch, probing))?;
+        let (logits, found) = self.run(move |worker| worker.step(&inputs, rows, reach, probing))?;
         if let Some(sink) = probes {
             for (name, value) in found {
                 sink(&name, value)?;
@@ -198,22 +207,26 @@ impl Worker {
         Ok(())
     }
 
-    fn step(&mut self, batch: &Batch, probing: bool) -> Result<(Tensor, Vec<(String, Tensor)>)> {
-        let reach = batch.reach();
+    /// `reach`: one past the largest position of the call.
+    fn step(
+        &mut self,
+        inputs: &[(String, Tensor)],
+        rows: usize,
+        reach: usize,
+        probing: bool,
+    ) -> Result<(Tensor, Vec<(String, Tensor)>)> {
         ensure!(
             reach <= self.capacity,
             "position {} lies beyond the context of {} positions; raise --ctx-size",
             reach - 1,
             self.capacity
         );
-        ensure!(batch.rows == self.rows, "a call of {} rows on a session of {}", batch.rows, self.rows);
+        ensure!(rows == self.rows, "a call of {rows} rows on a session of {}", self.rows);
         self.grow(reach)?;
-        let (rows, width, wanted) = (batch.rows, batch.width, batch.wanted_per_row());
-        let tokens = upload(&Tensor::from_i32(&[rows, width], &batch.tokens))?;
-        let positions = upload(&Tensor::from_i32(&[rows, width], &batch.positions))?;
-        let wanted = upload(&Tensor::from_i32(&[rows, wanted], &batch.wanted))?;
+        let inputs = inputs.iter().map(|(name, value)| upload(value).with_context(|| format!("input {name}")));
+        let inputs: Vec<Array> = inputs.collect::<Result<_>>()?;
         self.core.set_probing(probing);
-        let results = self.module.graph(&mut self.core, "step", &[tokens, positions, wanted])?;
+        let results = self.module.graph(&mut self.core, "step", &inputs)?;
         let probes = std::mem::take(&mut self.core.probes);
         let [logits] = &results[..] else {
             bail!("`step` returned {} results instead of the logits alone", results.len());

@@ -1,21 +1,27 @@
 //! Reference numbers from a file: `NAME.safetensors` with inputs and stages, and, where it lies beside it,
 //! `NAME.json` with the reference's own noise, from which the bound of each stage follows.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use safetensors::SafeTensors;
 use serde_json::Value;
 
 use super::compare::Bound;
 use crate::{
-    error::{Context, Result},
+    error::{Context, Result, ensure},
     tensor::{DType, Tensor},
 };
 
 /// See `tests/goldens/README.md` for the names of tensors and the reason of the tolerance.
 #[derive(Debug)]
 pub struct Golden {
+    /// As errors show it.
     path: String,
+    notes_file: String,
     tensors: BTreeMap<String, Tensor>,
     notes: Option<Value>,
 }
@@ -41,7 +47,48 @@ impl Golden {
             Ok(text) => Some(serde_json::from_str(&text).with_context(|| format!("{} is not JSON", beside.display()))?),
             Err(_) => None,
         };
-        Ok(Golden { path: shown, tensors, notes })
+        Ok(Golden { path: shown, notes_file: beside.display().to_string(), tensors, notes })
+    }
+
+    /// The same reference on other inputs, where it holds them as `NAME/..`: those that changed and the stages of that run, in the
+    /// place of the main run's.
+    pub fn variant(&self, name: &str) -> Result<Golden> {
+        let prefix = format!("{name}/");
+        let mut notes = self.notes.clone();
+        let told = notes.as_ref().map(|notes| notes["variants"][name].clone());
+        let of_main: Vec<String> = told.iter().flat_map(|told| strings(&told["dropped_inputs"])).collect();
+        let kept = |key: &String| key.strip_prefix("input.").is_some_and(|input| !of_main.iter().any(|d| d == input));
+        let mut tensors: BTreeMap<String, Tensor> = self
+            .tensors
+            .iter()
+            .filter(|(key, _)| kept(key))
+            .map(|(key, tensor)| (key.clone(), tensor.clone()))
+            .collect();
+        let changed = self.with_prefix(&prefix);
+        ensure!(!changed.is_empty(), "{} has no variant {name}; it has {}", self.path, self.variants());
+        tensors.extend(changed.into_iter().map(|(key, tensor)| (key[prefix.len()..].to_owned(), tensor)));
+        if let (Some(notes), Some(told)) = (notes.as_mut(), told) {
+            notes["stages"] = told["stages"].clone();
+            if let Some(noise) = notes["noise"].as_object_mut() {
+                let of_variant = noise.iter().filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value)));
+                let of_variant: Vec<_> = of_variant.map(|(key, value)| (key.to_owned(), value.clone())).collect();
+                noise.extend(of_variant);
+            }
+        }
+        let path = format!("{} ({name})", self.path);
+        Ok(Golden { path, notes_file: self.notes_file.clone(), tensors, notes })
+    }
+
+    /// The names of the variants, for people.
+    pub fn variants(&self) -> String {
+        let names: BTreeSet<&str> = self.tensors.keys().filter_map(|key| Some(key.split_once('/')?.0)).collect();
+        if names.is_empty() { "none".into() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
+    }
+
+    /// What the reference was fed beside tokens, their mask and their positions.
+    pub fn of_pictures(&self) -> Option<&str> {
+        const WORDS: [&str; 3] = ["input_ids", "attention_mask", "position_ids"];
+        self.tensors.keys().filter_map(|key| key.strip_prefix("input.")).find(|input| !WORDS.contains(input))
     }
 
     pub fn path(&self) -> &str {
@@ -63,13 +110,13 @@ impl Golden {
 
     /// The file beside it that would give bounds.
     pub fn notes_file(&self) -> String {
-        Path::new(&self.path).with_extension("json").display().to_string()
+        self.notes_file.clone()
     }
 
     /// The stages of the main run: in execution order where the notes list them.
     pub fn stages(&self) -> Vec<String> {
-        if let Some(listed) = self.notes.as_ref().and_then(|n| n["stages"].as_array()) {
-            return listed.iter().filter_map(|s| s.as_str().map(str::to_owned)).collect();
+        if let Some(listed) = self.notes.as_ref().map(|n| &n["stages"]).filter(|stages| stages.is_array()) {
+            return strings(listed);
         }
         let is_stage = |name: &&String| !NOT_STAGES.iter().any(|p| name.starts_with(p)) && !name.contains('/');
         self.tensors.keys().filter(is_stage).cloned().collect()
@@ -82,4 +129,8 @@ impl Golden {
         let max_abs = 10.0 * number("max_abs")? + 1e-6 * number("scale_rms")?;
         Some(Bound { max_abs: Some(max_abs), ..Bound::default() })
     }
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
