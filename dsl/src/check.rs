@@ -23,7 +23,10 @@ mod signature;
 mod twins;
 pub(crate) mod types;
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::LazyLock,
+};
 
 use crate::{
     ast,
@@ -93,11 +96,20 @@ pub fn compile_whole_prelude(sources: Sources, family: FileId) -> Result<Program
 }
 
 fn compile_with(sources: Sources, family: FileId, whole_prelude: bool) -> Result<Program, Failed> {
-    let result = match (parser::parse(&sources, PRELUDE), parser::parse(&sources, family)) {
-        (Ok(prelude), Ok(tree)) => Checker::new(&sources).program(&prelude, &tree, family, whole_prelude),
-        (prelude, tree) => {
-            Err([prelude.err(), tree.err()].into_iter().flatten().flatten().collect::<Vec<Diagnostic>>())
-        }
+    // The prelude is parsed once in a process; only tests give another one.
+    static OWN_PRELUDE: LazyLock<Result<ast::File, Vec<Diagnostic>>> =
+        LazyLock::new(|| parser::parse(&prelude_sources(), PRELUDE));
+    let given;
+    let prelude = if sources.get(PRELUDE).text == PRELUDE_TEXT {
+        &*OWN_PRELUDE
+    } else {
+        given = parser::parse(&sources, PRELUDE);
+        &given
+    };
+    let tree = parser::parse(&sources, family);
+    let result = match (prelude, &tree) {
+        (Ok(prelude), Ok(tree)) => Checker::new(&sources).program(prelude, tree, family, whole_prelude),
+        (prelude, tree) => Err([prelude, tree].into_iter().filter_map(|r| r.as_ref().err()).flatten().cloned().collect()),
     };
     match result {
         Ok(mut program) => {
