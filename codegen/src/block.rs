@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mgraph_dsl::ir::{Block, BlockId, Field, FieldKind, Load, TwinBackend};
+use mgraph_dsl::ir::{Block, BlockId, Field, FieldKind, Load, Region, Statement, TwinBackend};
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
@@ -26,10 +26,12 @@ pub(crate) fn emit(home: Home<'_>, id: BlockId, backend: &dyn Backend) -> Result
     let home = Home { block: Some(block), ..home };
     let mut functions = TokenStream::new();
     let mut members = BTreeSet::new();
+    let mut weights = BTreeSet::new();
     for function in &block.functions {
         let emitted = block_function(home, function, backend)?;
         functions.extend(emitted.tokens);
         members.extend(emitted.members);
+        weights_read(block, &function.body, &mut weights);
     }
     let name = type_name(home, id);
     let what = if id == home.program.model { "`model`".to_string() } else { format!("`block {}`", block.name) };
@@ -48,10 +50,13 @@ pub(crate) fn emit(home: Home<'_>, id: BlockId, backend: &dyn Backend) -> Result
     let maker =
         Maker { home, block, backend, scope: Scope::new(home.program, home.configs, Some(block), Where::Variables) };
     for field in &block.fields {
-        if let FieldKind::Let(_) = field.kind
-            && !members.contains(&field.name)
-            && !maker.read_by_fields(field)
-        {
+        let needed = match &field.kind {
+            FieldKind::Let(_) => members.contains(&field.name) || maker.read_by_fields(field),
+            // What only a derived weight reads is read when that is computed, and takes no memory afterwards.
+            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Derived { .. } => weights.contains(&field.name),
+            FieldKind::Child { .. } | FieldKind::Children { .. } | FieldKind::State(_) => true,
+        };
+        if !needed {
             continue;
         }
         let ident = names::ident(&field.name);
@@ -97,6 +102,26 @@ pub(crate) fn emit(home: Home<'_>, id: BlockId, backend: &dyn Backend) -> Result
     })
 }
 
+/// The names of the weights that a function reads.
+fn weights_read(block: &Block, region: &Region, found: &mut BTreeSet<String>) {
+    for statement in &region.statements {
+        match statement {
+            Statement::Weight { field, .. } => drop(found.insert(block.field(*field).name.clone())),
+            Statement::If { then, otherwise, .. } => {
+                [then, otherwise].into_iter().for_each(|arm| weights_read(block, arm, found));
+            }
+            Statement::For { body, .. } => weights_read(block, body, found),
+            Statement::Prim { .. }
+            | Statement::Let { .. }
+            | Statement::StateRead { .. }
+            | Statement::StateWrite { .. }
+            | Statement::CallOp { .. }
+            | Statement::CallBlock { .. }
+            | Statement::Probe { .. } => {}
+        }
+    }
+}
+
 /// How the fields of a block come to be.
 struct Maker<'p> {
     home: Home<'p>,
@@ -112,9 +137,11 @@ impl Maker<'_> {
         let mlx = self.backend.twin() == TwinBackend::Mlx;
         Ok(match &field.kind {
             FieldKind::Let(load) => (owned_type(&load.ty), self.scope.owned(load)?),
-            FieldKind::Tensor(_) if mlx => (quote!(Array), quote!(reader.tensor(&at.field(#name))?)),
+            FieldKind::Tensor(_) | FieldKind::Derived { .. } if mlx => {
+                (quote!(Array), quote!(reader.tensor(&at.field(#name))?))
+            }
             FieldKind::Matrix(_) if mlx => (quote!(Matrix), quote!(reader.matrix(&at.field(#name))?)),
-            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::State(_) => {
+            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Derived { .. } | FieldKind::State(_) => {
                 (quote!(FieldPath), quote!(at.field(#name)))
             }
             FieldKind::Child { block, arguments } => {
@@ -157,7 +184,7 @@ impl Maker<'_> {
                     scope.bind_local(*variable, format_ident!("i"), false);
                     [low, high].into_iter().chain(arguments).for_each(reads);
                 }
-                FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::State(_) => {}
+                FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Derived { .. } | FieldKind::State(_) => {}
             }
         }
         scope.used.members.take().contains(&field.name)

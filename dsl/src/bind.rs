@@ -80,7 +80,7 @@ pub struct Weight {
     pub dtype: DType,
     /// Of the dense value.
     pub shape: Vec<u64>,
-    /// Concatenated along the first axis.
+    /// Concatenated along the first axis. Of a derived weight none.
     pub parts: Vec<Part>,
 }
 
@@ -93,6 +93,8 @@ pub enum WeightKind {
         bits: u32,
         group: u32,
     },
+    /// Computed once from others ([`FieldKind::Derived`]); nothing is stored for it.
+    Derived,
 }
 
 /// Stored tensors that make one stretch of a weight's first axis.
@@ -284,6 +286,7 @@ impl Binder<'_> {
         match &field.kind {
             FieldKind::Let(value) => return load::evaluate(value, &names).map(Slot::Let),
             FieldKind::State(ty) => return self.state(field, ty, instance, draft).map(Slot::State),
+            FieldKind::Derived { ty, .. } => return self.derived(field, ty, instance, draft).map(Slot::Weight),
             FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Child { .. } | FieldKind::Children { .. } => {}
         }
         // Most fields have one place, or none written, which is their name: nothing to choose.
@@ -355,6 +358,7 @@ impl Binder<'_> {
                 Ok(Slot::Children(items))
             }
             FieldKind::State(ty) => self.state(field, ty, instance, draft).map(Slot::State),
+            FieldKind::Derived { ty, .. } => self.derived(field, ty, instance, draft).map(Slot::Weight),
             FieldKind::Let(value) => load::evaluate(value, &names).map(Slot::Let),
         }
     }
@@ -376,6 +380,19 @@ impl Binder<'_> {
         Ok(draft.state(State { path: join(&instance.path, &field.name), dtype: ty.dtype, dims }))
     }
 
+    fn derived(
+        &self,
+        field: &Field,
+        ty: &TensorType,
+        instance: &Instance,
+        draft: &mut Draft,
+    ) -> Result<WeightId, LoadError> {
+        let names = InstanceNames { program: self.program, resolved: self.resolved, instance };
+        let shape = sizes(&ty.shape, field, &names)?;
+        let path = join(&instance.path, &field.name);
+        Ok(draft.weight(Weight { path, kind: WeightKind::Derived, dtype: ty.dtype, shape, parts: Vec::new() }))
+    }
+
     #[expect(clippy::too_many_arguments, reason = "a weight is all of this, once")]
     fn weight(
         &self,
@@ -388,8 +405,7 @@ impl Binder<'_> {
         draft: &mut Draft,
     ) -> Result<WeightId, LoadError> {
         let names = InstanceNames { program: self.program, resolved: self.resolved, instance };
-        let sizes = shape.dims.iter().map(|d| load::extent(d, field.span, &names).map(|n| n as u64));
-        let sizes: Vec<u64> = sizes.collect::<Result<_, _>>()?;
+        let sizes = sizes(shape, field, &names)?;
         let path = join(&instance.path, &field.name);
         let wanted = place::Wanted { path: &path, shape, sizes: &sizes, dtype, matrix, names: &names };
         let (kind, parts) = self.parts(&wanted, bases, draft);
@@ -423,6 +439,10 @@ impl Binder<'_> {
         let mut seen = BTreeSet::new();
         draft.faults.retain(|fault| seen.insert(fault.to_string()));
     }
+}
+
+fn sizes(shape: &Shape, field: &Field, names: &InstanceNames<'_>) -> Result<Vec<u64>, LoadError> {
+    shape.dims.iter().map(|d| load::extent(d, field.span, names).map(|n| n as u64)).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ mod function;
 mod load;
 mod primitive;
 
+use std::sync::Arc;
+
 use crate::{
     dim::Dim,
     pattern,
@@ -152,6 +154,9 @@ pub enum FieldKind {
     State(TensorType),
     /// A load-stage `let`.
     Let(Load),
+    /// A `let` whose value is a tensor: computed once after the weights are bound, from load values, dense weights and
+    /// earlier such `let`s of the same block. `body` has no parameters and one result, of type `ty`.
+    Derived { ty: TensorType, body: Arc<Function> },
 }
 
 /// Where a field's bytes lie: alternatives, each a concatenation of parts along the first axis.

@@ -170,6 +170,13 @@ impl<'p> Printer<'p> {
                 FieldKind::Matrix(s) => format!("Q[{}]", shape(s)),
                 FieldKind::State(ty) => format!("state {}", tensor(ty)),
                 FieldKind::Let(value) => format!("let {}", self.load(value)),
+                FieldKind::Derived { ty, body } => {
+                    let condition = self.condition(&field.condition);
+                    self.line(format_args!("{}: let {}{condition}", field.name, tensor(ty)))?;
+                    self.function = Some(body);
+                    self.body(body)?;
+                    continue;
+                }
                 FieldKind::Child { block, arguments } => {
                     format!("{}({})", self.program.block(*block).name, self.loads(arguments))
                 }

@@ -167,7 +167,7 @@ impl Domain for Tracer<'_> {
         }))
     }
 
-    fn weight(&mut self, id: WeightId) -> Result<Store<Traced>, String> {
+    fn weight(&mut self, _over: Walked<'_>, id: WeightId) -> Result<Store<Traced>, String> {
         let weight = self.bindings.weights.get(id.0).ok_or_else(|| format!("there is no weight {}", id.0))?;
         if let Some(Some(store)) = self.weights.get(id.0) {
             return Ok(store.clone());
@@ -183,7 +183,7 @@ impl Domain for Tracer<'_> {
         let columns = shape.last().copied().unwrap_or(0);
         let mut leaf = |part, dtype, shape| self.leaf(What::Weight { path: weight.path.clone(), part }, dtype, shape);
         let store = match weight.kind {
-            WeightKind::Tensor | WeightKind::Matrix => {
+            WeightKind::Tensor | WeightKind::Matrix | WeightKind::Derived => {
                 Store::Dense(leaf(WeightPart::Dense, weight.dtype, shape.clone()))
             }
             WeightKind::Packed { bits, group } => Store::Packed {

@@ -28,7 +28,7 @@ pub struct Model {
     pub program: Arc<Program>,
     pub resolved: Arc<Resolved>,
     pub bindings: Arc<Bindings>,
-    pub checkpoint: Checkpoint,
+    pub checkpoint: Arc<Checkpoint>,
     states: Vec<String>,
 }
 
@@ -60,13 +60,13 @@ impl Model {
             program: Arc::new(program),
             resolved: Arc::new(resolved),
             bindings: Arc::new(bindings),
-            checkpoint,
+            checkpoint: Arc::new(checkpoint),
             states,
         }))
     }
 
     pub fn weights(&self) -> WeightReader<'_> {
-        WeightReader::new(&self.bindings, &self.checkpoint)
+        WeightReader::new(self)
     }
 
     /// Field paths of all states, in their canonical order.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use mgraph_dsl::{
-    interpret::{self, Data, Interpreter, Precision, Typed},
+    interpret::{self, Data, Interpreter, Precision, ReadWeight, Typed},
     ir,
 };
 
 use crate::{
+    checkpoint::Checkpoint,
     error::{Context, Result, anyhow, bail},
     inputs,
     model::Model,
@@ -29,19 +30,13 @@ impl ReferenceSession {
             Float::Bf16 => ir::DType::BF16,
             Float::F16 => ir::DType::F16,
         };
-        let source = model.clone();
-        let read = Box::new(move |name: &str| {
-            let bytes = source.checkpoint.bytes(name).map_err(|e| e.to_string())?.to_vec();
-            source.checkpoint.release(name).map_err(|e| e.to_string())?;
-            Ok(bytes)
-        });
         let interpreter = Interpreter::new(
             model.program.clone(),
             model.resolved.clone(),
             model.bindings.clone(),
             family,
             Precision::Single,
-            read,
+            reads(&model.checkpoint),
         );
         Ok(ReferenceSession { model: model.clone(), interpreter, options })
     }
@@ -125,7 +120,18 @@ fn guest(tensor: &Tensor) -> Result<interpret::Tensor> {
     made.with_context(|| format!("elements that do not fill {:?}", tensor.shape))
 }
 
-fn host(tensor: &interpret::Tensor) -> Tensor {
+/// Stored tensors for the interpreter, each given back to the kernel once it is copied.
+pub(crate) fn reads(checkpoint: &Arc<Checkpoint>) -> ReadWeight {
+    let checkpoint = checkpoint.clone();
+    Box::new(move |name: &str| {
+        let bytes = checkpoint.bytes(name).map_err(|e| e.to_string())?.to_vec();
+        checkpoint.release(name).map_err(|e| e.to_string())?;
+        Ok(bytes)
+    })
+}
+
+/// As the interpreter holds it: `f16` and `bf16` as f32 values.
+pub(crate) fn host(tensor: &interpret::Tensor) -> Tensor {
     let shape = tensor.shape();
     match tensor.data() {
         Data::F64(v) => Tensor::of(DType::F64, shape, bytemuck::cast_slice(v)),

@@ -4,13 +4,16 @@
 use std::collections::HashMap;
 
 use mgraph_dsl::{
-    bind::{Bindings, PackedSide, Part, Source, Weight, WeightKind},
+    bind::{PackedSide, Part, Source, Weight, WeightKind},
+    interpret::derived_weight,
     ir,
 };
 
 use crate::{
     checkpoint::{Checkpoint, Dtype},
-    error::{Context, Result, bail, ensure},
+    error::{Context, Result, anyhow, bail, ensure},
+    model::Model,
+    reference,
     tensor::{DType, Tensor},
 };
 
@@ -32,13 +35,13 @@ pub struct WeightInfo {
 }
 
 pub struct WeightReader<'a> {
-    checkpoint: &'a Checkpoint,
+    model: &'a Model,
     by_path: HashMap<&'a str, &'a Weight>,
 }
 
 impl<'a> WeightReader<'a> {
-    pub fn new(bindings: &'a Bindings, checkpoint: &'a Checkpoint) -> WeightReader<'a> {
-        WeightReader { checkpoint, by_path: bindings.weights.iter().map(|w| (w.path.as_str(), w)).collect() }
+    pub fn new(model: &'a Model) -> WeightReader<'a> {
+        WeightReader { model, by_path: model.bindings.weights.iter().map(|w| (w.path.as_str(), w)).collect() }
     }
 
     pub fn info(&self, path: &str) -> Result<WeightInfo> {
@@ -47,11 +50,14 @@ impl<'a> WeightReader<'a> {
         Ok(WeightInfo { shape, dtype: weight.dtype, kind: weight.kind })
     }
 
-    /// A weight that is a tensor (or a matrix known to be dense); `float` stands for `F`.
+    /// A weight that is a tensor (or a matrix known to be dense); `float` stands for `F`. A derived one is computed here, by the
+    /// reference interpreter in f32, at every call: a backend asks once.
     pub fn tensor(&self, path: &str, float: DType) -> Result<Tensor> {
         let weight = self.find(path)?;
-        if let WeightKind::Packed { .. } = weight.kind {
-            bail!("weight {path} is packed; it can only be read as a matrix");
+        match weight.kind {
+            WeightKind::Tensor | WeightKind::Matrix => {}
+            WeightKind::Packed { .. } => bail!("weight {path} is packed; it can only be read as a matrix"),
+            WeightKind::Derived => return self.derived(weight, float),
         }
         let shape = weight.shape.iter().map(|d| *d as usize).collect();
         let dtype = concrete(weight.dtype, float);
@@ -86,6 +92,16 @@ impl<'a> WeightReader<'a> {
         })
     }
 
+    fn derived(&self, weight: &Weight, float: DType) -> Result<Tensor> {
+        let Model { program, resolved, bindings, checkpoint, .. } = self.model;
+        let read = reference::reads(checkpoint);
+        let computed = derived_weight(program, resolved, bindings, &weight.path, read)
+            .map_err(|fault| anyhow!("computing the weight {}: {fault}", weight.path))?;
+        let tensor = reference::host(&computed);
+        let wanted = concrete(weight.dtype, float);
+        Ok(if wanted.is_float() && wanted != tensor.dtype { tensor.to_float(wanted) } else { tensor })
+    }
+
     fn find(&self, path: &str) -> Result<&'a Weight> {
         self.by_path.get(path).copied().with_context(|| format!("no weight is bound to the field {path}"))
     }
@@ -109,8 +125,8 @@ impl<'a> WeightReader<'a> {
             };
             for piece in chosen {
                 let (name, shape) = pick(piece);
-                let from = stored(self.checkpoint, name)?;
-                let mut bytes = self.checkpoint.bytes(name)?;
+                let from = stored(&self.model.checkpoint, name)?;
+                let mut bytes = self.model.checkpoint.bytes(name)?;
                 if let (Some((low, high)), false) = (rows, stacked) {
                     let row = bytes.len() / (shape.first().copied().unwrap_or(1).max(1) as usize);
                     bytes = bytes
@@ -118,7 +134,7 @@ impl<'a> WeightReader<'a> {
                         .with_context(|| format!("rows {low}..{high} outside tensor {name}"))?;
                 }
                 append(&mut all, bytes, from, dtype).with_context(|| format!("tensor {name}"))?;
-                self.checkpoint.release(name)?;
+                self.model.checkpoint.release(name)?;
             }
         }
         Ok(all)

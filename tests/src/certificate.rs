@@ -245,7 +245,9 @@ fn options(case: &Case<'_>) -> Result<BuildOptions> {
     for w in &case.bindings.weights {
         let shape: Vec<i64> = w.shape.iter().map(|d| *d as i64).collect();
         let ty = match w.kind {
-            WeightKind::Tensor | WeightKind::Matrix => WeightType::Dense(hlo::Type::new(concrete(w.dtype), &shape)),
+            WeightKind::Tensor | WeightKind::Matrix | WeightKind::Derived => {
+                WeightType::Dense(hlo::Type::new(concrete(w.dtype), &shape))
+            }
             WeightKind::Packed { bits, group } => {
                 WeightType::Packed { shape, bits: bits.into(), group: group.into(), scales: hlo::DType::F32 }
             }

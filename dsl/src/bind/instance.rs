@@ -39,6 +39,16 @@ impl Instance {
         self.fields.get(field.0 as usize)
     }
 
+    /// The instance in this tree, and its field, that a weight belongs to.
+    pub fn owner(&self, weight: WeightId) -> Option<(&Instance, FieldId)> {
+        self.fields.iter().enumerate().find_map(|(at, slot)| match slot {
+            Slot::Weight(id) => (*id == weight).then_some((self, FieldId(at as u32))),
+            Slot::Child(child) => child.owner(weight),
+            Slot::Children(children) => children.iter().find_map(|child| child.owner(weight)),
+            Slot::Absent | Slot::State(_) | Slot::Let(_) => None,
+        })
+    }
+
     /// Along a path of single children.
     pub fn child(&self, path: &[FieldId]) -> Option<&Instance> {
         path.iter().try_fold(self, |instance, field| match instance.slot(*field)? {

@@ -1,7 +1,7 @@
 //! Blocks: parameters, then fields in order, then the signatures of their functions; bodies come last, when every
 //! block they call has its signatures.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     Checker, Pending,
@@ -138,7 +138,7 @@ impl<'a> Checker<'a> {
         self.blocks[block.0 as usize].fields.iter().any(|f| match &f.kind {
             FieldKind::State(_) => true,
             FieldKind::Child { block, .. } | FieldKind::Children { block, .. } => self.has_state(*block),
-            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Let(_) => false,
+            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Let(_) | FieldKind::Derived { .. } => false,
         })
     }
 
@@ -329,20 +329,25 @@ impl<'a> Checker<'a> {
         let mut lowering = self.in_block(block, sees_config)?;
         let (condition, needed) = lowering.member_condition(condition)?;
         lowering.call_stage = true;
-        let item = lowering.expr(value)?;
+        lowering.derived = true;
+        let (item, statements) = lowering.region(|this| this.expr(value));
+        let item = item?;
         lowering.item_found(name.span, &item);
-        let value = match item {
-            Item::Load(value) => value,
-            _ => return lowering.unsupported(value.span, "a derived weight (a `let` of a block with tensors)"),
+        let kind = match item {
+            Item::Load(value) => FieldKind::Let(value),
+            Item::Value(result) => {
+                let ty = lowering.tensor_type(result, value.span)?;
+                let body = Region { statements, results: vec![result] };
+                let body = Arc::new(lowering.finish_derived(name.node.clone(), ty.clone(), body, name.span));
+                FieldKind::Derived { ty, body }
+            }
+            item => {
+                let message =
+                    format!("a `let` of a block is a load value or one tensor, this is {}", lowering.describe(&item));
+                return lowering.fail(Code::TypeMismatch, value.span, message);
+            }
         };
-        Ok(FieldEntry {
-            name: name.node.clone(),
-            kind: FieldKind::Let(value),
-            condition,
-            needed,
-            stored: own_name(name),
-            span: name.span,
-        })
+        Ok(FieldEntry { name: name.node.clone(), kind, condition, needed, stored: own_name(name), span: name.span })
     }
 
     fn member_field(
@@ -371,8 +376,10 @@ impl<'a> Checker<'a> {
     /// Two fields on one stored path must exclude each other.
     fn check_stored_paths(&mut self, block: BlockId) {
         let fields = self.blocks[block.0 as usize].fields.clone();
-        let stored =
-            |f: &FieldEntry| !matches!(f.kind, FieldKind::Let(_) | FieldKind::State(_)) && !f.is_stateful_only(self);
+        let stored = |f: &FieldEntry| {
+            !matches!(f.kind, FieldKind::Let(_) | FieldKind::Derived { .. } | FieldKind::State(_))
+                && !f.is_stateful_only(self)
+        };
         let mut clashes = Vec::new();
         for (i, second) in fields.iter().enumerate().filter(|(_, f)| stored(f)) {
             for first in fields[..i].iter().filter(|f| stored(f)) {

@@ -247,7 +247,7 @@ impl Lowering<'_, '_> {
                 self.fail(Code::StateMisuse, span, format!("the state `{name}` is named only in its own block"))
             }
             FieldKind::Children { .. } => self.unsupported(span, "an array of blocks inside another block's field"),
-            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Let(_) => {
+            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Let(_) | FieldKind::Derived { .. } => {
                 self.fail(Code::UnknownName, span, format!("`{name}` is named only in its own block"))
             }
         }
@@ -400,6 +400,10 @@ impl Lowering<'_, '_> {
             return self.fail(Code::TypeMismatch, value.span, format!("a probe names a tensor, this is {found}"));
         };
         self.tensor_type(probed, value.span)?;
+        if self.derived {
+            let message = "a derived weight is computed before any call, and has no probe";
+            return self.fail(Code::DerivedWeight, span, message);
+        }
         let name = self.pattern(name)?;
         self.push(Statement::Probe { value: probed, name, span });
         Ok(Item::Value(probed))

@@ -257,6 +257,23 @@ impl Lowering<'_, '_> {
         }
     }
 
+    /// The body of a derived weight: no parameters, and `F` is the family's.
+    pub fn finish_derived(self, name: String, ty: TensorType, body: Region, span: Span) -> Function {
+        Function {
+            name,
+            doc: String::new(),
+            graph: false,
+            parameters: Vec::new(),
+            results: vec![Type::Tensor(ty)],
+            free: Vec::new(),
+            pack: None,
+            float: FloatSource::Family,
+            values: self.values,
+            body,
+            span,
+        }
+    }
+
     /// The length that a call of an all-load op declares for its result.
     pub fn length_of_call(&self, op: OpId, arguments: &[Load]) -> Option<Dim> {
         let signature = self.checker.op_signature(op).ok()?;

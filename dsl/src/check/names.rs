@@ -173,15 +173,36 @@ impl<'a> Lowering<'_, 'a> {
             let message = format!("`{name}` is {what}, and is not known before a call");
             this.fail(Code::WrongStage, span, message)
         };
+        let refused = match kind {
+            FieldKind::Matrix(_) => Some("a `Q`, which the checkpoint may store packed"),
+            FieldKind::State(_) => Some("a state, which only calls have"),
+            FieldKind::Child { .. } | FieldKind::Children { .. } => Some("a block"),
+            FieldKind::Tensor(_) | FieldKind::Derived { .. } | FieldKind::Let(_) => None,
+        };
+        if let (true, Some(what)) = (self.derived, refused) {
+            return Err(self.error(
+                Diagnostic::new(
+                    Code::DerivedWeight,
+                    span,
+                    format!("a derived weight is computed once, and `{name}` is {what}"),
+                )
+                .help("it may use load values, ops, and the dense weights of its own block")
+                .also(defined, "declared here"),
+            ));
+        }
         match kind {
             FieldKind::Child { block, arguments } => {
                 Ok(Item::Child(Child { receiver: Receiver::Field(vec![field]), block, arguments }))
             }
             FieldKind::Children { .. } => Ok(Item::Children(field)),
-            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::State(_) if !self.call_stage => {
+            FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Derived { .. } | FieldKind::State(_)
+                if !self.call_stage =>
+            {
                 late(self, if matches!(kind, FieldKind::State(_)) { "a state" } else { "a weight" })
             }
-            FieldKind::Tensor(ty) => Ok(self.weight(field, Type::Tensor(ty), &name, span)),
+            FieldKind::Tensor(ty) | FieldKind::Derived { ty, .. } => {
+                Ok(self.weight(field, Type::Tensor(ty), &name, span))
+            }
             FieldKind::Matrix(shape) => Ok(self.weight(field, Type::Matrix(shape), &name, span)),
             FieldKind::State(ty) => {
                 self.need_state_dims(&ty, span)?;

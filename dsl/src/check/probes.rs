@@ -71,6 +71,7 @@ pub(crate) fn repeated(program: &Program) -> Vec<Diagnostic> {
     for graph in model.functions.iter().filter(|f| f.graph) {
         walk.region(&graph.body, Some(model), &mut Names::default());
     }
+    walk.derived_weights();
     let Walk { occurrences, mut errors, .. } = walk;
     for (i, second) in occurrences.iter().enumerate() {
         let clash = occurrences[..i].iter().find(|first| {
@@ -97,6 +98,20 @@ pub(crate) fn repeated(program: &Program) -> Vec<Diagnostic> {
 }
 
 impl<'p> Walk<'p> {
+    /// What is computed before any call has no probes, not even those of an op.
+    fn derived_weights(&mut self) {
+        for field in self.program.blocks.iter().flat_map(|block| &block.fields) {
+            let FieldKind::Derived { body, .. } = &field.kind else { continue };
+            let mut calls = Vec::new();
+            op_calls(&body.body, &mut calls);
+            for (op, span) in calls.into_iter().filter(|(op, _)| self.ops_with_probes[op.0 as usize]) {
+                let name = &self.program.op(op).name;
+                let message = format!("a derived weight is computed before any call, and `{name}` has probes");
+                self.errors.push(Diagnostic::new(Code::DerivedWeight, span, message));
+            }
+        }
+    }
+
     fn region(&mut self, region: &'p Region, block: Option<&'p Block>, names: &mut Names) {
         for statement in &region.statements {
             self.statement(statement, block, names);
@@ -283,6 +298,23 @@ fn config_text(value: &Load) -> Option<String> {
         LoadKind::Binary(op, a, b) => format!("({} {op:?} {})", config_text(a)?, config_text(b)?),
         _ => return None,
     })
+}
+
+fn op_calls(region: &Region, found: &mut Vec<(OpId, Span)>) {
+    for statement in &region.statements {
+        match statement {
+            Statement::CallOp { op, span, .. } => found.push((*op, *span)),
+            Statement::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(|arm| op_calls(arm, found)),
+            Statement::For { body, .. } => op_calls(body, found),
+            Statement::Prim { .. }
+            | Statement::Let { .. }
+            | Statement::Weight { .. }
+            | Statement::StateRead { .. }
+            | Statement::StateWrite { .. }
+            | Statement::CallBlock { .. }
+            | Statement::Probe { .. } => {}
+        }
+    }
 }
 
 fn ops_with_probes(program: &Program) -> Vec<bool> {

@@ -91,6 +91,8 @@ pub(crate) struct Lowering<'c, 'a> {
     pub section: Option<String>,
     /// Tensors exist here.
     pub call_stage: bool,
+    /// The value of a block's `let`: tensors exist, but no call does.
+    pub derived: bool,
     /// `size(x)` may stand here.
     pub in_condition_of_twin: bool,
     pub free_dims: FreeDims,
@@ -118,6 +120,7 @@ impl<'c, 'a> Lowering<'c, 'a> {
             sees_config,
             section: None,
             call_stage: false,
+            derived: false,
             in_condition_of_twin: false,
             free_dims: FreeDims::None,
             free: Vec::new(),

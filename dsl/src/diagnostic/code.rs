@@ -73,6 +73,7 @@ codes! {
 
     DoublyClaimed = 0501, "two fields on one stored tensor";
     PackedMisuse = 0502, "a packed matrix used as a tensor";
+    DerivedWeight = 0503, "a derived weight that needs more than weights";
 
     UnknownGraph = 0601, "a graph the runtime does not know";
     UnknownInput = 0602, "an input the runtime does not know";

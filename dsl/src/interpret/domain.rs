@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::walk::Walked;
 use crate::{
     bind::{StateId, WeightId},
     ir::{Binary, Compare, DType, OpId, Reduce, Unary},
@@ -217,7 +218,7 @@ pub trait Domain {
 
     fn apply(&mut self, application: &Application<'_>, operands: &[&Self::Tensor]) -> Result<Self::Tensor, String>;
 
-    fn weight(&mut self, id: WeightId) -> Result<Store<Self::Tensor>, String>;
+    fn weight(&mut self, over: Walked<'_>, id: WeightId) -> Result<Store<Self::Tensor>, String>;
 
     fn read(&mut self, id: StateId) -> Result<Self::Tensor, String>;
 

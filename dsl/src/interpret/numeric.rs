@@ -6,10 +6,11 @@ use super::{
     domain::{Application, Domain, Number, Primitive, Store, Typed},
     ops::{contract, elementwise, index, reduce, round::from_wide, shape},
     tensor::{Data, Tensor},
+    walk::{Walk, Walked},
     weights::{ReadWeight, Reader},
 };
 use crate::{
-    bind::{Bindings, State, StateDim, StateId, WeightId},
+    bind::{Bindings, State, StateDim, StateId, WeightId, WeightKind},
     ir::{DType, OpId},
 };
 
@@ -68,6 +69,19 @@ impl Numeric {
             }
             Precision::Double | Precision::Single => tensor,
         }
+    }
+
+    /// A derived weight, computed with `F` = f32 from inputs that are not kept, and only then rounded to `dtype`.
+    fn derived(&mut self, over: Walked<'_>, id: WeightId, dtype: DType) -> Result<Tensor, String> {
+        let family = std::mem::replace(&mut self.family, DType::F32);
+        let (weights, kept) = (std::mem::take(&mut self.weights), std::mem::take(&mut self.kept));
+        let computed = Walk::new(over, self, 0).derived(id);
+        (self.family, self.weights, self.kept) = (family, weights, kept);
+        let wide = computed.map_err(|fault| fault.to_string())?;
+        if wide.dtype() == dtype {
+            return Ok(wide);
+        }
+        self.made(wide.shape(), dtype, self.data(&wide.to_f64(), dtype))
     }
 
     fn data(&self, wide: &[f64], dtype: DType) -> Data {
@@ -198,13 +212,18 @@ impl Domain for Numeric {
         }
     }
 
-    fn weight(&mut self, id: WeightId) -> Result<Store<Tensor>, String> {
+    fn weight(&mut self, over: Walked<'_>, id: WeightId) -> Result<Store<Tensor>, String> {
         if let Some(store) = self.weights.get(&id) {
             return Ok(store.clone());
         }
         let weight = self.bindings.weights.get(id.0).ok_or_else(|| format!("there is no weight {}", id.0))?;
         let dtype = if weight.dtype == DType::F { self.family } else { weight.dtype };
-        let store = Reader { read: &self.read, precision: self.precision }.weight(weight, dtype)?;
+        let store = match weight.kind {
+            WeightKind::Derived => Store::Dense(self.derived(over, id, dtype)?),
+            WeightKind::Tensor | WeightKind::Matrix | WeightKind::Packed { .. } => {
+                Reader { read: &self.read, precision: self.precision }.weight(weight, dtype)?
+            }
+        };
         self.weights.insert(id, store.clone());
         Ok(store)
     }

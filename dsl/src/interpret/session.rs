@@ -10,7 +10,7 @@ use super::{
     walk::{Operand, Walk, Walked},
 };
 use crate::{
-    bind::{Bindings, Instance, StateId},
+    bind::{Bindings, Instance, StateId, WeightId},
     config::Resolved,
     ir::{DType, Program, TwinBackend},
 };
@@ -88,6 +88,23 @@ impl Interpreter {
         let at = self.bindings.states.iter().position(|s| s.path == path)?;
         self.numeric.held.get(&(StateId(at), slot))
     }
+}
+
+/// A derived weight by its field path, in f32 where it is declared `F`: computed from the weights that `read` gives, none
+/// of which is kept.
+pub fn derived_weight(
+    program: &Program,
+    resolved: &Resolved,
+    bindings: &Arc<Bindings>,
+    path: &str,
+    read: ReadWeight,
+) -> Result<Tensor, Fault> {
+    let at = bindings.weights.iter().position(|w| w.path == path);
+    let id = at.map(WeightId).ok_or_else(|| {
+        Fault::new(&program.sources, program.block(program.model).span, format!("no weight is bound to `{path}`"))
+    })?;
+    let mut numeric = Numeric::new(bindings.clone(), DType::F32, Precision::Single, read);
+    Walk::new(Walked { program, resolved, bindings }, &mut numeric, 0).derived(id)
 }
 
 /// One op of a program on given operands, outside any model; with `twins`, the op that this backend takes for it.

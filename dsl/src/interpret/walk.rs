@@ -7,10 +7,10 @@ use super::{
     prepare::{Unprepared, prepare},
 };
 use crate::{
-    bind::{Bindings, Instance, Slot},
+    bind::{Bindings, Instance, Slot, WeightId},
     config::Resolved,
     ir::{
-        Argument, Carried, DType, DimSource, FieldId, FloatSource, Function, Load, LoopOver, OpId, OpKind,
+        Argument, Carried, DType, DimSource, FieldId, FieldKind, FloatSource, Function, Load, LoopOver, OpId, OpKind,
         ParameterKind, PatternPart, Prim, Program, Receiver, Region, Shape, Statement, TwinBackend, TwinTarget, Type,
         ValueId,
     },
@@ -93,6 +93,22 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         };
         let results = self.op(OpId(at as u32), operands, program.ops[at].span)?;
         Ok(tensors(results))
+    }
+
+    /// The value of a derived weight, with `F` as the domain has it at present.
+    pub fn derived(&mut self, id: WeightId) -> Result<D::Tensor, Fault> {
+        let Walked { program, bindings, .. } = self.over;
+        let missing = || {
+            let span = program.block(program.model).span;
+            let path = bindings.weights.get(id.0).map_or("", |weight| &weight.path);
+            Fault::new(&program.sources, span, format!("the weight `{path}` is not derived"))
+        };
+        let (instance, field) = bindings.root.owner(id).ok_or_else(missing)?;
+        let block = program.block(instance.block);
+        let FieldKind::Derived { body, .. } = &block.field(field).kind else { return Err(missing()) };
+        let origin = format!("{}.{}", block.name, body.name);
+        let mut results = tensors(self.function(body, Some(instance), origin, Vec::new(), body.span)?);
+        results.pop().ok_or_else(missing)
     }
 
     fn fault(&self, span: Span, message: impl Into<String>) -> Fault {
@@ -470,7 +486,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         let Some(Slot::Weight(id)) = frame.instance.and_then(|i| i.slot(field)) else {
             return Err(self.fault(declared.span, format!("`{}` has no such weight", frame.origin)));
         };
-        let store = self.domain.weight(*id).map_err(|m| self.fault(declared.span, m))?;
+        let store = self.domain.weight(self.over, *id).map_err(|m| self.fault(declared.span, m))?;
         match (&declared.ty, store) {
             (Type::Tensor(_), Store::Dense(tensor)) => Ok(Cell::Tensor(tensor)),
             (Type::Matrix(_), store) => {

@@ -98,6 +98,12 @@ impl Reader<'_> {
         let float = matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
         Some(match stored {
             StoredDtype::F32 if dtype == DType::F32 && !double => each(bytes, f32::from_le_bytes).into(),
+            StoredDtype::F16 if dtype == DType::F32 && !double => {
+                each(bytes, |b| half::f16::from_le_bytes(b).to_f32()).into()
+            }
+            StoredDtype::BF16 if dtype == DType::F32 && !double => {
+                each(bytes, |b| half::bf16::from_le_bytes(b).to_f32()).into()
+            }
             StoredDtype::F32 if float => from_wide(&each(bytes, |b| f64::from(f32::from_le_bytes(b))), dtype, double),
             StoredDtype::F64 if float => from_wide(&each(bytes, f64::from_le_bytes), dtype, double),
             StoredDtype::F16 if float => {

@@ -329,7 +329,7 @@ fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> R
     for weight in &model.bindings.weights {
         let shape = weight.shape.iter().map(|n| size(*n)).collect::<Result<Vec<_>>>()?;
         let ty = match weight.kind {
-            WeightKind::Tensor | WeightKind::Matrix => {
+            WeightKind::Tensor | WeightKind::Matrix | WeightKind::Derived => {
                 WeightType::Dense(Type::new(concrete(weight.dtype, float), &shape))
             }
             WeightKind::Packed { bits, group } => {
