@@ -60,6 +60,7 @@ impl Lowering<'_, '_> {
                     | FieldKind::Matrix(_)
                     | FieldKind::State(_)
                     | FieldKind::Let(_)
+                    | FieldKind::Derived { .. }
                     | FieldKind::Child { .. } => return None,
                 },
                 super::scope::Home::Config | super::scope::Home::Op(_) => return None,
