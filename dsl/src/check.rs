@@ -109,7 +109,9 @@ fn compile_with(sources: Sources, family: FileId, whole_prelude: bool) -> Result
     let tree = parser::parse(&sources, family);
     let result = match (prelude, &tree) {
         (Ok(prelude), Ok(tree)) => Checker::new(&sources).program(prelude, tree, family, whole_prelude),
-        (prelude, tree) => Err([prelude, tree].into_iter().filter_map(|r| r.as_ref().err()).flatten().cloned().collect()),
+        (prelude, tree) => {
+            Err([prelude, tree].into_iter().filter_map(|r| r.as_ref().err()).flatten().cloned().collect())
+        }
     };
     match result {
         Ok(mut program) => {

@@ -426,7 +426,7 @@ impl Lowering<'_, '_> {
         let [mut first_results, mut second_results] = results;
         if first_results.len() != second_results.len() {
             let (a, b) = (self.describe(&first), self.describe(&second));
-            return self.fail(Code::TypeMismatch, span, format!("one arm is {a}, the other {b}"));
+            return self.fail(Code::TypeMismatch, span, format!("one arm gives {a}, the other {b}"));
         }
         let values = first_results.len();
         first_results.extend(first_last);

@@ -34,7 +34,10 @@ impl Lowering<'_, '_> {
             ExprKind::Unary { op, value } => self.unary(*op, value, span),
             ExprKind::Binary { op, left, right } => {
                 let (a, b) = (self.expr(left), self.expr(right));
-                match (a?, b?) {
+                let (a, b) = (a?, b?);
+                self.operand(&a, left.span)?;
+                self.operand(&b, right.span)?;
+                match (a, b) {
                     (Item::Load(a), Item::Load(b)) => Ok(Item::Load(self.load_binary(op.node, a, b, span)?)),
                     (a, b) => self.tensor_binary(op.node, (a, left.span), (b, right.span), span).map(Item::Value),
                 }
@@ -125,10 +128,26 @@ impl Lowering<'_, '_> {
             (ast::UnaryOp::Not, Item::Load(value)) => Ok(Item::Load(self.load_not(value, span)?)),
             (op, Item::Value(operand)) => self.tensor_unary(op, operand, value.span, span).map(Item::Value),
             (_, other) => {
-                let found = self.describe(&other);
-                self.fail(Code::TypeMismatch, value.span, format!("an operator cannot take {found}"))
+                self.operand(&other, value.span)?;
+                Err(Reported)
             }
         }
+    }
+
+    /// Operators take load values and tensors, one by one.
+    fn operand(&mut self, item: &Item, span: Span) -> Checked<()> {
+        let help = match item {
+            Item::Load(_) | Item::Value(_) => return Ok(()),
+            Item::Poison => return Err(Reported),
+            Item::Section(_) => "name one of its fields, `section.field`",
+            Item::Child(_) => "call it, or one of its functions",
+            Item::Children(_) => "loop over it with `for`",
+            Item::Tuple(_) => "give its parts names with `let (a, b) = ..`",
+            Item::List(_) => "put its tensors together with `concat`, or loop over them",
+            Item::Unit => return self.fail(Code::TypeMismatch, span, "an operator takes values, and this gives none"),
+        };
+        let message = format!("an operator cannot take {}", self.describe(item));
+        Err(self.error(Diagnostic::new(Code::TypeMismatch, span, message).help(help)))
     }
 
     /// The tensors of an item.

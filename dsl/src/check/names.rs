@@ -302,6 +302,21 @@ impl<'a> Lowering<'_, 'a> {
             let message = format!("`{name}` is a value, and values cannot be called");
             return self.error(Diagnostic::new(Code::NotCallable, span, message).label("not callable"));
         }
+        if let Home::Block(block) = self.home
+            && let Some(field) = self.checker.field_id(block, name)
+        {
+            let (message, help) = match self.checker.field(block, field).map(|entry| &entry.kind) {
+                Some(FieldKind::Children { .. }) => (
+                    format!("`{name}` is an array of blocks, and only its items can be called"),
+                    format!("write `for item in {name} {{ x = item(x); }}`"),
+                ),
+                _ => (
+                    format!("`{name}` is no block, and cannot be called"),
+                    "ops, blocks and their functions can".to_string(),
+                ),
+            };
+            return self.error(Diagnostic::new(Code::NotCallable, span, message).label("not callable").help(help));
+        }
         let mut known: Vec<String> = self.checker.items.ops.keys().map(|k| k.to_string()).collect();
         known.extend(ops::names().map(str::to_string));
         known.extend(super::load::function_names().map(str::to_string));
