@@ -152,9 +152,10 @@ impl Maker<'_> {
             FieldKind::Children { block, arguments, variable, low, high } => {
                 let ty = type_name(self.home, *block);
                 let (low, high) = (self.scope.scalar(low)?.tokens, self.scope.scalar(high)?.tokens);
-                let index = self.scope.loop_variable();
+                let index = self.scope.variable(*variable);
                 self.scope.bind_local(*variable, index.clone(), false);
                 let made = self.child(&ty, quote!(&at.item(#name, #index)), arguments)?;
+                self.scope.release(*variable);
                 (quote!(Vec<#ty>), quote!((#low..#high).map(|#index| #made).collect::<Result<Vec<_>>>()?))
             }
         })
