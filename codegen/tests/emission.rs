@@ -111,7 +111,7 @@ fn lists_read_like_the_source() {
         "pub fn before(cx: &mut Call<'_>, x: &Array) -> Result<Vec<Array>> {",
         "seen.push(x.clone());",
         "for step in &self.steps {",
-        "Step::load(cfg, &at.item(\"steps\", i), reader, &format!(\"{}.{}\", at_, i))",
+        "&format!(\"{}.{}\", at_, i)",
         "for (n, t) in (0i64..).zip(cfg.taps.iter().copied()) {",
         "ops::concat(&list, -1)?",
         "vec![x.clone(), t1]",
