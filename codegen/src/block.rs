@@ -112,6 +112,7 @@ fn weights_read(block: &Block, region: &Region, found: &mut BTreeSet<String>) {
             }
             Statement::For { body, .. } => weights_read(block, body, found),
             Statement::Prim { .. }
+            | Statement::List { .. }
             | Statement::Let { .. }
             | Statement::StateRead { .. }
             | Statement::StateWrite { .. }

@@ -176,11 +176,6 @@ impl<'c, 'a> Lowering<'c, 'a> {
         Err(self.error(Diagnostic::new(code, span, message)))
     }
 
-    pub fn unsupported<T>(&mut self, span: Span, what: &str) -> Checked<T> {
-        let message = format!("{what} is not supported yet");
-        Err(self.error(Diagnostic::new(Code::NotSupportedYet, span, message)))
-    }
-
     /// Binds a local name. `_` binds nothing.
     pub fn bind(&mut self, name: &ast::Name, item: Item, mutable: bool) {
         self.item_found(name.span, &item);
