@@ -99,7 +99,7 @@ impl Lowering<'_, '_> {
             Item::Child(_) => "call it, or one of its functions",
             Item::Children(_) => "loop over it with `for`",
             Item::Tuple(_) => "give its parts names with `let (a, b) = ..`",
-            Item::List(_) => "put its tensors together with `concat`, or loop over them",
+            Item::List(_) | Item::Growing(_) => "put its tensors together with `concat`, or loop over them",
             Item::Unit => return self.fail(Code::TypeMismatch, span, "an operator takes values, and this gives none"),
         };
         let message = format!("an operator cannot take {}", self.describe(item));

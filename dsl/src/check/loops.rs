@@ -276,10 +276,16 @@ impl Lowering<'_, '_> {
         let (found, turn) =
             self.turn((only.index.as_ref(), &only.item), &head, assigned, |this| match this.expr(item)? {
                 Item::Load(value) => Ok(Ok(value)),
-                other => match this.values_of(other, item.span)?.as_slice() {
-                    [value] => Ok(Err(*value)),
-                    _ => this.fail(Code::TypeMismatch, item.span, "an item of a list is one tensor"),
-                },
+                found @ (Item::Value(_) | Item::List(_) | Item::Tuple(_)) => {
+                    match this.values_of(found, item.span)?.as_slice() {
+                        [value] => Ok(Err(*value)),
+                        _ => this.fail(Code::TypeMismatch, item.span, "an item of a list is one tensor"),
+                    }
+                }
+                other => {
+                    let found = this.describe(&other);
+                    this.fail(Code::TypeMismatch, item.span, format!("an item of a list cannot be {found}"))
+                }
             })?;
         match found {
             Err(value) => match self.close(head, turn, first_local, &[value])?.as_slice() {
