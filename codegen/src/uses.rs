@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use mgraph_dsl::{
     dim::Dim,
-    ir::{Argument, Function, Load, LoadKind, LoopOver, PatternPart, Prim, Region, SliceSlot, Statement, ValueId},
+    ir::{
+        Argument, Function, Load, LoadKind, LoopOver, PatternPart, Prim, Region, SliceSlot, Statement, Type, ValueId,
+    },
 };
 
 #[derive(Debug, Default)]
@@ -60,8 +62,7 @@ impl Uses {
                     Prim::Constant(load)
                     | Prim::ConstantList(load)
                     | Prim::TopKValues(load)
-                    | Prim::TopKIndices(load)
-                    | Prim::Item(load) => {
+                    | Prim::TopKIndices(load) => {
                         self.load(load);
                     }
                     Prim::Slice(slots) => {
@@ -86,7 +87,6 @@ impl Uses {
                     | Prim::Transpose(_)
                     | Prim::Broadcast
                     | Prim::Concat { .. }
-                    | Prim::ConcatList { .. }
                     | Prim::Reduce { .. }
                     | Prim::Dot
                     | Prim::Matmul
@@ -100,7 +100,11 @@ impl Uses {
                     | Prim::MatrixBiases
                     | Prim::MatrixRows => {}
                 }
-                for dim in function.value(*out).ty.dims() {
+                let shape = match &function.value(*out).ty {
+                    Type::Tensor(tensor) => &tensor.shape,
+                    Type::Matrix(shape) => shape,
+                };
+                for dim in &shape.dims {
                     values_of_dim(dim, &mut |v| self.read(v));
                 }
             }
@@ -128,8 +132,7 @@ impl Uses {
                 self.region(function, then);
                 self.region(function, otherwise);
             }
-            Statement::List { items, .. } => items.iter().for_each(|v| self.read(*v)),
-            Statement::For { over, carried, collected, body, .. } => {
+            Statement::For { over, carried, body, .. } => {
                 match over {
                     LoopOver::Range { low, high, .. } => {
                         self.load(low);
@@ -137,12 +140,10 @@ impl Uses {
                     }
                     LoopOver::List { list, .. } => self.load(list),
                     LoopOver::Children { .. } => {}
-                    LoopOver::Values { list, .. } => self.read(*list),
                 }
                 carried.iter().for_each(|c| self.read(c.initial));
                 self.region(function, body);
-                // The turn ends with pushes and an assignment to what is carried.
-                collected.iter().for_each(|c| self.read(c.item));
+                // The turn ends with an assignment to what is carried.
                 carried.iter().for_each(|c| self.read(c.inner));
             }
         }

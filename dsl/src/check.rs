@@ -15,7 +15,6 @@ mod fields;
 mod functions;
 mod graphs;
 mod load;
-mod loops;
 mod names;
 mod probes;
 pub(crate) mod record;
@@ -261,7 +260,6 @@ impl<'a> Checker<'a> {
             sources: Sources::default(),
             config,
             ops: self.ops.drain(..).take(ops).filter_map(OpEntry::finish).collect(),
-            locals: self.locals.drain(..).map(|local| local.name).collect(),
             blocks: self.blocks.drain(..).take(blocks).filter_map(BlockEntry::finish).collect(),
             model: id,
             roots,

@@ -3,7 +3,7 @@
 
 use mgraph_dsl::{
     config::Resolved,
-    ir::{ParameterKind, Program, Type},
+    ir::{self, ParameterKind, Program, Type},
     load::{Environment, Val, extent},
 };
 

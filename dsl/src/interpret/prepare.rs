@@ -21,8 +21,7 @@ impl From<LoadError> for Unprepared {
     }
 }
 
-/// Primitives of matrices and the items of lists are `None`: they choose among values and compute nothing. The operands of
-/// a concatenated list are its items.
+/// Matrix primitives are `None`: they choose among values and compute nothing.
 pub(super) fn prepare<T: Typed>(
     prim: &Prim,
     operands: &[&[usize]],
@@ -53,7 +52,6 @@ pub(super) fn prepare<T: Typed>(
         }
         Prim::Broadcast => Primitive::Broadcast,
         Prim::Concat { axis: a } => Primitive::Concat { axis: axis(*a)? },
-        Prim::ConcatList { axis: a } => Primitive::Concat { axis: axis(*a)? },
         Prim::Slice(slots) => Primitive::Slice(cuts(slots, first()?, frame)?),
         Prim::Reduce { op, axes } => {
             let axes = axes.iter().map(|a| axis(*a)).collect::<Result<_, _>>()?;
@@ -71,8 +69,7 @@ pub(super) fn prepare<T: Typed>(
         | Prim::MatrixBytes
         | Prim::MatrixScales
         | Prim::MatrixBiases
-        | Prim::MatrixRows
-        | Prim::Item(_) => {
+        | Prim::MatrixRows => {
             return Ok(None);
         }
     }))

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -112,4 +113,25 @@ pub fn read_one(argument: &Path, console: &mut Console<'_>) -> Result<Text> {
         bail!("{}: this is a folder; name one .mgraph file", argument.display());
     }
     read(&Place::File(argument.to_owned()), console)
+}
+
+/// Replaces the file at once: a reader sees the old bytes or the new ones, and a failure leaves the old. A link stays a link,
+/// and the file keeps its permissions.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let told = || format!("{}: this file cannot be written", path.display());
+    let Ok(path) = fs::canonicalize(path) else { return fs::write(path, bytes).with_context(told) };
+    let old = fs::metadata(&path).with_context(told)?;
+    if !old.is_file() {
+        // A device, such as `/dev/stdout`, is written to and not replaced.
+        return fs::write(path, bytes).with_context(told);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(told)?;
+    file.write_all(bytes).with_context(told)?;
+    fs::set_permissions(file.path(), old.permissions()).with_context(told)?;
+    file.persist(&path).map_err(|error| error.error).with_context(told)?;
+    Ok(())
 }

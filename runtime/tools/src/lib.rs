@@ -8,10 +8,12 @@ pub mod console;
 pub mod expand;
 pub mod explain;
 mod files;
+pub mod graph;
 
 use std::{io::Write, process::ExitCode};
 
 use clap::Subcommand;
+use mgraph_dsl::{ir::LoadParameter, print};
 
 pub use console::Console;
 
@@ -31,8 +33,19 @@ pub enum Command {
     Check(check::Arguments),
     /// Show what a family becomes: its IR, or the code generated from it
     Expand(expand::Arguments),
+    /// Draw a family: its graphs and blocks, with shapes on the edges
+    Graph(graph::Arguments),
     /// Explain an error code, or list them all
     Explain(explain::Arguments),
+}
+
+/// `(i: int)`, or nothing.
+fn print_parameters(parameters: &[LoadParameter]) -> String {
+    if parameters.is_empty() {
+        return String::new();
+    }
+    let parameters = parameters.iter().map(|p| format!("{}: {}", p.name, print::load_type(&p.ty)));
+    format!("({})", parameters.collect::<Vec<_>>().join(", "))
 }
 
 /// Runs one command on the streams of this process: the whole of a binary's `main` behind the command line.
@@ -56,6 +69,7 @@ pub fn run(command: Command, console: &mut Console<'_>) -> anyhow::Result<Verdic
     let verdict = match command {
         Command::Check(arguments) => check::run(&arguments, console),
         Command::Expand(arguments) => expand::run(&arguments, console),
+        Command::Graph(arguments) => graph::run(&arguments, console),
         Command::Explain(arguments) => explain::run(&arguments, console),
     };
     match verdict {
