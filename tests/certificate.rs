@@ -13,7 +13,7 @@ mod quotient_silu {
     include!(concat!(env!("OUT_DIR"), "/quotient_silu.rs"));
 }
 
-const GOLDENS: [&str; 3] = ["llama", "llama_rope3", "gemma3_text"];
+const GOLDENS: [&str; 5] = ["llama", "llama_rope3", "gemma3_text", "bailing_moe", "bailing_moe_v2"];
 const GRAPHS: [&str; 2] = ["embed", "forward"];
 
 /// B, S, R, T of a prefill, of a decode step and of a padded batch.

@@ -31,6 +31,9 @@ fn checkpoint(folder: &Path, config: serde_json::Value, kinds: &[&str], first: b
             _ => shapes.push((format!("layers.{i}.block.half"), vec![HIDDEN / 2])),
         }
     }
+    for i in 1..=kinds.len() + 1 {
+        shapes.push((format!("tower.steps.{i}.gain"), vec![HIDDEN]));
+    }
     if first {
         shapes.push(("first".to_string(), vec![HIDDEN]));
     }

@@ -42,7 +42,7 @@ pub(crate) struct Kernel {
     pub optional: &'static [&'static str],
 }
 
-/// Where a tensor or matrix is.
+/// Where a tensor, matrix or list is.
 #[derive(Debug, Clone)]
 pub(crate) struct Operand {
     pub place: TokenStream,
@@ -58,6 +58,8 @@ pub(crate) enum Form {
     Field,
     /// A reference, such as a parameter.
     Reference,
+    /// A slice of tensors: a list that is a parameter.
+    Slice,
 }
 
 impl Operand {
@@ -67,14 +69,19 @@ impl Operand {
         match self.form {
             _ if self.copies => quote!(#place),
             Form::Owned(_) | Form::Field => quote!(&#place),
-            Form::Reference => quote!(#place),
+            Form::Reference | Form::Slice => quote!(#place),
         }
     }
 
     /// As a value to keep; a variable of `depth` may be moved out.
     pub fn take(&self, depth: usize) -> TokenStream {
         let place = &self.place;
-        if self.copies || self.form == Form::Owned(depth) { quote!(#place) } else { quote!(#place.clone()) }
+        match self.form {
+            _ if self.copies => quote!(#place),
+            Form::Owned(own) if own == depth => quote!(#place),
+            Form::Owned(_) | Form::Field | Form::Reference => quote!(#place.clone()),
+            Form::Slice => quote!(#place.to_vec()),
+        }
     }
 }
 

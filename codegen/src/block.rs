@@ -112,6 +112,7 @@ fn weights_read(block: &Block, region: &Region, found: &mut BTreeSet<String>) {
             }
             Statement::For { body, .. } => weights_read(block, body, found),
             Statement::Prim { .. }
+            | Statement::List { .. }
             | Statement::Let { .. }
             | Statement::StateRead { .. }
             | Statement::StateWrite { .. }
@@ -152,9 +153,10 @@ impl Maker<'_> {
             FieldKind::Children { block, arguments, variable, low, high } => {
                 let ty = type_name(self.home, *block);
                 let (low, high) = (self.scope.scalar(low)?.tokens, self.scope.scalar(high)?.tokens);
-                let index = self.scope.loop_variable();
+                let index = self.scope.variable(*variable);
                 self.scope.bind_local(*variable, index.clone(), false);
                 let made = self.child(&ty, quote!(&at.item(#name, #index)), arguments)?;
+                self.scope.release(*variable);
                 (quote!(Vec<#ty>), quote!((#low..#high).map(|#index| #made).collect::<Result<Vec<_>>>()?))
             }
         })

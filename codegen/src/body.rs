@@ -8,11 +8,11 @@ mod twin;
 use std::collections::{BTreeSet, HashMap};
 
 use mgraph_dsl::ir::{
-    Block, DimSource, FieldId, FloatSource, Function, LocalId, Op, Parameter, ParameterKind, Program, Twin, Type,
+    Block, BlockId, DimSource, FloatSource, Function, LocalId, Op, Parameter, ParameterKind, Program, Twin, Type,
     ValueId,
 };
 use proc_macro2::{Ident, Literal, TokenStream};
-use quote::quote;
+use quote::{ToTokens, quote};
 
 use self::region::Finish;
 use crate::{
@@ -87,8 +87,8 @@ struct Body<'p> {
     point: usize,
     depth: usize,
     temporaries: usize,
-    /// The variables of loops over children, with the array each runs over.
-    items: HashMap<LocalId, (Ident, FieldId)>,
+    /// The variables of loops over children, with the block each is.
+    items: HashMap<LocalId, (Ident, BlockId)>,
 }
 
 impl<'p> Body<'p> {
@@ -142,11 +142,15 @@ impl<'p> Body<'p> {
             ParameterKind::Value(value) => {
                 // A dim may be read off it at the beginning, so it holds at least until then.
                 let ident = self.names.bind(&parameter.name, 0, self.uses.last(*value).max(1));
-                let matrix = matches!(self.function.value(*value).ty, Type::Matrix(_));
-                let copies = self.backend.copies() && !matrix;
-                let ty = if matrix { self.backend.matrix() } else { self.backend.tensor() };
-                self.hold(*value, quote!(#ident), Form::Reference);
-                Ok(if copies { quote!(#ident: #ty) } else { quote!(#ident: &#ty) })
+                let (tensor, matrix) = (self.backend.tensor(), self.backend.matrix());
+                let (ty, form) = match &self.function.value(*value).ty {
+                    Type::Tensor(_) if self.backend.copies() => (tensor, Form::Reference),
+                    Type::Tensor(_) => (quote!(&#tensor), Form::Reference),
+                    Type::Matrix(_) => (quote!(&#matrix), Form::Reference),
+                    Type::List { .. } => (quote!(&[#tensor]), Form::Slice),
+                };
+                self.hold(*value, quote!(#ident), form);
+                Ok(quote!(#ident: #ty))
             }
         }
     }
@@ -161,6 +165,10 @@ impl<'p> Body<'p> {
         let types = self.function.results.iter().map(|ty| match ty {
             Type::Tensor(_) => self.backend.tensor(),
             Type::Matrix(_) => self.backend.matrix(),
+            Type::List { .. } => {
+                let tensor = self.backend.tensor();
+                quote!(Vec<#tensor>)
+            }
         });
         match self.function.results.len() {
             1 => quote!(#(#types)*),
@@ -202,7 +210,7 @@ impl<'p> Body<'p> {
                     }
                 }
                 DimSource::Length { parameter } => {
-                    let list = self.function.parameters.get(*parameter).map(|p| names::ident(&p.name));
+                    let list = self.list_parameter(*parameter)?;
                     quote!(#list.len() as i64)
                 }
                 DimSource::Positions => quote!(cx.positions()),
@@ -220,11 +228,29 @@ impl<'p> Body<'p> {
         Ok(bindings)
     }
 
-    /// Parameter number `index`, and whether it is a tensor (else a matrix).
+    /// A list of load values or of tensors.
+    fn list_parameter(&self, index: usize) -> Result<TokenStream> {
+        match self.function.parameters.get(index) {
+            Some(Parameter { kind: ParameterKind::Value(value), .. }) => Ok(self.scope.value(*value)?.place),
+            Some(Parameter { kind: ParameterKind::Load(_), name }) => Ok(names::ident(name).to_token_stream()),
+            None => Err(Error::Ir(format!("{} has no parameter {index}", self.origin))),
+        }
+    }
+
+    /// Parameter number `index`, and whether it is a tensor (else a matrix). Of a list, its first item.
     fn value_parameter(&self, index: usize) -> Result<(Operand, bool)> {
         match self.function.parameters.get(index).map(|p| &p.kind) {
             Some(ParameterKind::Value(value)) => {
-                Ok((self.scope.value(*value)?, matches!(self.function.value(*value).ty, Type::Tensor(_))))
+                let operand = self.scope.value(*value)?;
+                Ok(match &self.function.value(*value).ty {
+                    Type::Tensor(_) => (operand, true),
+                    Type::Matrix(_) => (operand, false),
+                    Type::List { .. } => {
+                        let (list, copies) = (operand.place, self.backend.copies());
+                        let place = if copies { quote!(*item(#list, 0)?) } else { quote!(item(#list, 0)?) };
+                        (Operand { place, form: Form::Reference, copies }, true)
+                    }
+                })
             }
             _ => Err(Error::Ir(format!("{} binds something from parameter {index}, which is no tensor", self.origin))),
         }

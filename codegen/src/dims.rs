@@ -92,5 +92,6 @@ pub(crate) fn tensor(ty: &Type) -> Result<&TensorType> {
     match ty {
         Type::Tensor(tensor) => Ok(tensor),
         Type::Matrix(_) => Err(Error::Ir("a matrix where a tensor belongs".into())),
+        Type::List { .. } => Err(Error::Ir("a list where a tensor belongs".into())),
     }
 }

@@ -115,6 +115,7 @@ impl Backend for Hlo {
                 let axis = Literal::i32_unsuffixed(*axis);
                 Ok(Expr::plain(quote!(cx.concat(&[#(#arguments),*], #axis))))
             }
+            Prim::ConcatList { axis } => along(quote!(concat), axis),
             Prim::Slice(slots) => {
                 let cuts = scope.cuts(slots)?;
                 Ok(Expr::plain(quote!(cx.cut(#(#arguments,)* &[#(#cuts),*]))))
@@ -147,6 +148,10 @@ impl Backend for Hlo {
             Prim::MatrixScales => plain(quote!(scales)),
             Prim::MatrixBiases => plain(quote!(biases)),
             Prim::MatrixRows => plain(quote!(rows)),
+            Prim::Item(at) => {
+                let at = scope.scalar(at)?.tokens;
+                Ok(Expr::fallible(quote!(item(#(#arguments,)* #at).copied())))
+            }
         }
     }
 

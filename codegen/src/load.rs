@@ -4,9 +4,9 @@
 mod loops;
 mod operators;
 
-use mgraph_dsl::ir::{Load, LoadKind, LoadType, LoadUnary, LocalId, MatrixAttribute};
+use mgraph_dsl::ir::{Load, LoadKind, LoadType, LoadUnary, LocalId, MatrixAttribute, PatternPart};
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::quote;
 
 use crate::{
     code::{Code, Level},
@@ -26,6 +26,10 @@ impl Scope<'_> {
             LoadKind::Float(value) => Code::float(*value),
             LoadKind::Bool(value) => Code::atom(quote!(#value)),
             LoadKind::Text(value) => Code::atom(quote!(#value)),
+            LoadKind::Format(parts) => {
+                let (pattern, holes) = self.pattern(parts)?;
+                Code::atom(quote!(format!(#pattern #(, #holes)*)))
+            }
             LoadKind::Pi => Code::atom(quote!(std::f64::consts::PI)),
             LoadKind::Free(name) => {
                 self.used.free.borrow_mut().insert(name.clone());
@@ -97,16 +101,34 @@ impl Scope<'_> {
         })
     }
 
+    /// A pattern of `format!`, and what stands in its holes.
+    pub fn pattern(&self, parts: &[PatternPart]) -> Result<(String, Vec<TokenStream>)> {
+        let mut pattern = String::new();
+        let mut holes = Vec::new();
+        for part in parts {
+            match part {
+                PatternPart::Text(text) => pattern += &text.replace('{', "{{").replace('}', "}}"),
+                PatternPart::Hole(load) => {
+                    pattern += "{}";
+                    holes.push(self.scalar(load)?.tokens);
+                }
+            }
+        }
+        Ok((pattern, holes))
+    }
+
     /// `let`s, and the value.
     pub fn block_body(&self, lets: &[(LocalId, Load)], value: &Load) -> Result<(TokenStream, TokenStream)> {
         let mut statements = TokenStream::new();
         for (local, load) in lets {
-            let ident = format_ident!("v{}", local.0);
             let load = self.owned(load)?;
+            let ident = self.variable(*local);
             statements.extend(quote!(let #ident = #load;));
             self.bind_local(*local, ident, false);
         }
-        Ok((statements, self.owned(value)?))
+        let value = self.owned(value)?;
+        lets.iter().for_each(|(local, _)| self.release(*local));
+        Ok((statements, value))
     }
 
     /// As an argument of a Rust function: numbers by value, text as `&str`, lists as slices.

@@ -128,6 +128,7 @@ impl Backend for Mlx {
                 let axis = Literal::i32_unsuffixed(*axis);
                 Ok(Expr::fallible(quote!(ops::concat(&[#(#arguments),*], #axis))))
             }
+            Prim::ConcatList { axis } => along(quote!(concat), axis),
             Prim::Slice(slots) => {
                 let cuts = scope.cuts(slots)?;
                 Ok(Expr::fallible(quote!(ops::cut(#(#arguments,)* &[#(#cuts),*]))))
@@ -160,6 +161,10 @@ impl Backend for Mlx {
             Prim::MatrixScales => matrix(quote!(scales)),
             Prim::MatrixBiases => matrix(quote!(biases)),
             Prim::MatrixRows => matrix(quote!(rows)),
+            Prim::Item(at) => {
+                let at = scope.scalar(at)?.tokens;
+                Ok(Expr::fallible(quote!(item(#(#arguments,)* #at).cloned())))
+            }
         }
     }
 

@@ -41,6 +41,7 @@ fn called(statements: &[Statement], found: &mut Vec<OpId>) {
             }
             Statement::For { body, .. } => calls(body, found),
             Statement::Prim { .. }
+            | Statement::List { .. }
             | Statement::Let { .. }
             | Statement::Weight { .. }
             | Statement::StateRead { .. }

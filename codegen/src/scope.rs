@@ -54,8 +54,6 @@ pub(crate) struct Scope<'p> {
     locals: RefCell<HashMap<LocalId, Local>>,
     /// The variable or field that holds a tensor or matrix.
     pub values: RefCell<HashMap<ValueId, Operand>>,
-    /// Loops around the expression.
-    pub depth: Cell<usize>,
 }
 
 impl<'p> Scope<'p> {
@@ -69,7 +67,6 @@ impl<'p> Scope<'p> {
             used: Used::default(),
             locals: RefCell::default(),
             values: RefCell::default(),
-            depth: Cell::new(0),
         }
     }
 
@@ -77,17 +74,27 @@ impl<'p> Scope<'p> {
         self.locals.borrow_mut().insert(local, Local { ident, reference });
     }
 
-    /// A variable for a loop of this depth that has no name of its own.
-    pub fn loop_variable(&self) -> Ident {
-        const LETTERS: [&str; 6] = ["i", "j", "k", "l", "m", "n"];
-        let depth = self.depth.get();
-        let taken = |name: &str| {
-            self.parameters.contains_key(name)
-                || self.locals.borrow().values().any(|l| l.ident == name)
-                || self.place == Where::Variables && self.has_member(name)
+    /// The variable of a load local, by the author's name where that hides nothing that is still needed.
+    pub fn variable(&self, local: LocalId) -> Ident {
+        let wanted = self.program.local(local);
+        let taken = |name: &Ident| {
+            self.parameters.values().any(|known| known == name)
+                || self.locals.borrow().values().any(|known| known.ident == *name)
+                || self.place == Where::Variables && self.has_member(&name.to_string())
         };
-        let free = LETTERS.iter().skip(depth).find(|letter| !taken(letter));
-        free.map_or_else(|| format_ident!("i_{}", self.locals.borrow().len()), |letter| format_ident!("{letter}"))
+        let wanted = names::ident(if wanted == "_" { "i" } else { wanted });
+        let mut found = wanted.clone();
+        let mut number = 2;
+        while taken(&found) {
+            found = format_ident!("{wanted}_{number}");
+            number += 1;
+        }
+        found
+    }
+
+    /// The local is out of scope: its name may be used again.
+    pub fn release(&self, local: LocalId) {
+        self.locals.borrow_mut().remove(&local);
     }
 
     fn has_member(&self, name: &str) -> bool {

@@ -5,9 +5,7 @@ use std::collections::HashMap;
 
 use mgraph_dsl::{
     dim::Dim,
-    ir::{
-        Argument, Function, Load, LoadKind, LoopOver, PatternPart, Prim, Region, SliceSlot, Statement, Type, ValueId,
-    },
+    ir::{Argument, Function, Load, LoadKind, LoopOver, PatternPart, Prim, Region, SliceSlot, Statement, ValueId},
 };
 
 #[derive(Debug, Default)]
@@ -62,7 +60,8 @@ impl Uses {
                     Prim::Constant(load)
                     | Prim::ConstantList(load)
                     | Prim::TopKValues(load)
-                    | Prim::TopKIndices(load) => {
+                    | Prim::TopKIndices(load)
+                    | Prim::Item(load) => {
                         self.load(load);
                     }
                     Prim::Slice(slots) => {
@@ -87,6 +86,7 @@ impl Uses {
                     | Prim::Transpose(_)
                     | Prim::Broadcast
                     | Prim::Concat { .. }
+                    | Prim::ConcatList { .. }
                     | Prim::Reduce { .. }
                     | Prim::Dot
                     | Prim::Matmul
@@ -100,11 +100,7 @@ impl Uses {
                     | Prim::MatrixBiases
                     | Prim::MatrixRows => {}
                 }
-                let shape = match &function.value(*out).ty {
-                    Type::Tensor(tensor) => &tensor.shape,
-                    Type::Matrix(shape) => shape,
-                };
-                for dim in &shape.dims {
+                for dim in function.value(*out).ty.dims() {
                     values_of_dim(dim, &mut |v| self.read(v));
                 }
             }
@@ -132,7 +128,8 @@ impl Uses {
                 self.region(function, then);
                 self.region(function, otherwise);
             }
-            Statement::For { over, carried, body, .. } => {
+            Statement::List { items, .. } => items.iter().for_each(|v| self.read(*v)),
+            Statement::For { over, carried, collected, body, .. } => {
                 match over {
                     LoopOver::Range { low, high, .. } => {
                         self.load(low);
@@ -140,10 +137,12 @@ impl Uses {
                     }
                     LoopOver::List { list, .. } => self.load(list),
                     LoopOver::Children { .. } => {}
+                    LoopOver::Values { list, .. } => self.read(*list),
                 }
                 carried.iter().for_each(|c| self.read(c.initial));
                 self.region(function, body);
-                // The turn ends with an assignment to what is carried.
+                // The turn ends with pushes and an assignment to what is carried.
+                collected.iter().for_each(|c| self.read(c.item));
                 carried.iter().for_each(|c| self.read(c.inner));
             }
         }

@@ -53,6 +53,78 @@ fn the_text_reads_like_the_source() {
     }
 }
 
+const LISTS: &str = r#"
+family lists for "lists"
+config {
+    vocab: dim = "vocab_size"
+    hidden: dim = "hidden_size"
+    depth: dim = "depth"
+    taps: [index(depth)] = "taps"
+}
+type Hidden = F[B, S, hidden]
+op total(parts: [F[.., N]; K]) -> F[.., N] {
+    let mut all = parts[0] / K;
+    for i, part in parts { all = all + part * i; }
+    all
+}
+op before(x: F[.., N]) -> [F[.., N]; 3] {
+    let mut x = x;
+    let mut seen = [];
+    for _ in 0..3 { seen.push(x);  x = tanh(x); }
+    seen
+}
+block Step(at: name) {
+    gain: F[hidden]
+    fn (x: Hidden) -> Hidden { (x * gain) @ "{at}.out" }
+    fn quiet(x: Hidden) -> Hidden { x * gain }
+}
+block Stack(at: name) {
+    steps: [Step("{at}.{i}") for i in 0..depth]
+    fn (mut x: Hidden) -> [Hidden; depth] {
+        let mut seen = [];
+        for step in steps { x = step(x);  seen.push(x); }
+        seen
+    }
+}
+model {
+    embed_tokens: Embedding(vocab, hidden)
+    stack: Stack("stack")
+    graph embed(tokens: i32[B, S]) -> Hidden { embed_tokens(tokens) }
+    graph forward(x: Hidden, positions: i32[B, S], wanted: i32[B, R]) -> F[B, R, vocab] {
+        let seen = stack(x);
+        let wide = concat([seen[t] @ "tap.{n}" for n, t in taps], axis = -1);
+        let mut y = total([x, seen[depth - 1]]) + total(before(x));
+        for step in stack.steps { y = y * step.quiet(y); }
+        embed_tokens.logits(rows_at(y + wide[.., 0..hidden], wanted))
+    }
+}
+"#;
+
+#[test]
+fn lists_read_like_the_source() {
+    let program = mgraph_dsl::compile_text("lists.mgraph", LISTS).unwrap_or_else(|failed| panic!("{failed}"));
+    let text = text(&program);
+    for line in [
+        "pub fn total(cx: &mut Call<'_>, parts: &[Array]) -> Result<Array> {",
+        "let K = parts.len() as i64;",
+        "for (i, part) in (0i64..).zip(parts.iter()) {",
+        "pub fn before(cx: &mut Call<'_>, x: &Array) -> Result<Vec<Array>> {",
+        "seen.push(x.clone());",
+        "for step in &self.steps {",
+        "&format!(\"{}.{}\", at_, i)",
+        "for (n, t) in (0i64..).zip(cfg.taps.iter().copied()) {",
+        "ops::concat(&list, -1)?",
+        "vec![x.clone(), t1]",
+        "for step in &self.stack.steps {",
+        "pub fn total(cx: &mut Call<'_>, parts: &[V]) -> Result<V> {",
+        "for (i, part) in (0i64..).zip(parts.iter().copied()) {",
+        "seen.push(x);",
+        "cx.concat(&list, -1)",
+    ] {
+        assert!(text.contains(line), "no line with `{line}` in\n{text}");
+    }
+}
+
 /// A crate with these families: its folder, and where generated files go.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -15,6 +15,7 @@ mod fields;
 mod functions;
 mod graphs;
 mod load;
+mod loops;
 mod names;
 mod probes;
 pub(crate) mod record;
@@ -260,6 +261,7 @@ impl<'a> Checker<'a> {
             sources: Sources::default(),
             config,
             ops: self.ops.drain(..).take(ops).filter_map(OpEntry::finish).collect(),
+            locals: self.locals.drain(..).map(|local| local.name).collect(),
             blocks: self.blocks.drain(..).take(blocks).filter_map(BlockEntry::finish).collect(),
             model: id,
             roots,

@@ -35,10 +35,10 @@ ids! {
     FieldId,
     /// Index into [`Block::functions`].
     FunctionId,
-    /// Index into [`Function::values`]: a tensor or a matrix.
+    /// Index into [`Function::values`]: a tensor, a matrix, or a list of tensors.
     ValueId,
-    /// A load-stage local of a function or of one load expression (`let scale`, loop variables). Unique in its function,
-    /// or in its config or member expression.
+    /// A load-stage local of a function or of one load expression (`let scale`, loop variables). Index into
+    /// [`Program::locals`].
     LocalId,
 }
 
@@ -54,6 +54,8 @@ pub struct Program {
     pub config: Vec<Setting>,
     pub ops: Vec<Op>,
     pub blocks: Vec<Block>,
+    /// What the author calls each load-stage local.
+    pub locals: Vec<String>,
     /// The root block. Its [`Block::functions`] with `graph = true` are what the runtime calls.
     pub model: BlockId,
     /// `model as "" | "language_model"`: the places below which every stored name lies; `[""]` when not written.
@@ -109,6 +111,40 @@ pub enum Type {
     Tensor(TensorType),
     /// `Q[.., n, k]`: the shape of the dense matrix.
     Matrix(Shape),
+    /// `[F[n]; length]`: tensors of one type.
+    List {
+        item: TensorType,
+        length: Dim,
+    },
+}
+
+impl Type {
+    /// Of a tensor, of the dense matrix, or of each item of a list.
+    pub fn shape(&self) -> &Shape {
+        match self {
+            Type::Tensor(tensor) => &tensor.shape,
+            Type::Matrix(shape) => shape,
+            Type::List { item, .. } => &item.shape,
+        }
+    }
+
+    /// `None` for a matrix, whose dtype the checkpoint tells.
+    pub fn dtype(&self) -> Option<DType> {
+        match self {
+            Type::Tensor(tensor) => Some(tensor.dtype),
+            Type::Matrix(_) => None,
+            Type::List { item, .. } => Some(item.dtype),
+        }
+    }
+
+    /// Every dim that the type mentions, the length of a list included.
+    pub fn dims(&self) -> impl Iterator<Item = &Dim> {
+        let length = match self {
+            Type::List { length, .. } => Some(length),
+            Type::Tensor(_) | Type::Matrix(_) => None,
+        };
+        self.shape().dims.iter().chain(length)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -186,6 +222,10 @@ impl Program {
 
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.0 as usize]
+    }
+
+    pub fn local(&self, id: LocalId) -> &str {
+        self.locals.get(id.0 as usize).map_or("i", String::as_str)
     }
 
     /// The bound that `contract` sets for a probe.

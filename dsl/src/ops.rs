@@ -98,6 +98,12 @@ impl Lowering<'_, '_> {
         const NAMES: [&str; 3] = ["x", "y", "z"];
         let names: Vec<(&str, bool)> = NAMES[..count].iter().map(|n| (*n, false)).collect();
         let places = self.place(call.name, &names, call.arguments, call.span)?;
+        if let (LoadFunction::Len, [Some(list)]) = (function, places.as_slice()) {
+            let item = self.expr(list)?;
+            if let Some(length) = self.length_of_tensors(&item) {
+                return Ok(Item::Load(self.number(&length, call.span)));
+            }
+        }
         let arguments: Vec<_> = places.into_iter().flatten().map(|e| self.load(e)).collect();
         let arguments = arguments.into_iter().collect::<Checked<Vec<_>>>()?;
         Ok(Item::Load(self.load_call(function, arguments, call.span)?))

@@ -322,6 +322,24 @@ impl<'p> Printer<'p> {
         names.join(".")
     }
 
+    fn receiver(&self, receiver: &Receiver) -> String {
+        match receiver {
+            Receiver::Field(path) => self.path(self.block, path),
+            Receiver::Item { item, path } => {
+                let path: Vec<String> = path.iter().map(|f| format!(".{}", f.0)).collect();
+                format!("item #{}{}", item.0, path.concat())
+            }
+        }
+    }
+
+    fn pattern(&self, parts: &[PatternPart]) -> String {
+        let parts = parts.iter().map(|part| match part {
+            PatternPart::Text(text) => text.clone(),
+            PatternPart::Hole(value) => format!("{{{}}}", self.load(value)),
+        });
+        parts.collect()
+    }
+
     fn statement(&mut self, function: &'p Function, statement: &'p Statement) -> fmt::Result {
         match statement {
             Statement::Prim { out, op, arguments, .. } => {
@@ -352,26 +370,13 @@ impl<'p> Printer<'p> {
             }
             Statement::CallBlock { outs, receiver, block, function: callee, arguments, .. } => {
                 let (outs, arguments) = (self.outs(function, outs), self.arguments(function, arguments));
-                let receiver = match receiver {
-                    Receiver::Field(path) => self.path(self.block, path),
-                    Receiver::Item { item, path } => {
-                        let path: Vec<String> = path.iter().map(|f| format!(".{}", f.0)).collect();
-                        format!("item #{}{}", item.0, path.concat())
-                    }
-                };
+                let receiver = self.receiver(receiver);
                 let block = self.program.block(*block);
                 let callee = &block.function(*callee).name;
                 self.line(format_args!("{outs}{receiver}:{}.{callee}({arguments})", block.name))
             }
             Statement::Probe { value, name, .. } => {
-                let name: String = name
-                    .iter()
-                    .map(|part| match part {
-                        PatternPart::Text(text) => text.clone(),
-                        PatternPart::Hole(value) => format!("{{{}}}", self.load(value)),
-                    })
-                    .collect();
-                let value = self.value(function, *value);
+                let (name, value) = (self.pattern(name), self.value(function, *value));
                 self.line(format_args!("probe {value} as {name:?}"))
             }
             Statement::If { outs, condition, then, otherwise } => {
@@ -382,16 +387,22 @@ impl<'p> Printer<'p> {
                 self.region(function, otherwise, "yield")?;
                 self.line("}")
             }
-            Statement::For { outs, over, index, carried, body } => {
-                let outs = self.outs(function, outs);
+            Statement::List { out, items } => {
+                let (outs, items) = (self.outs(function, &[*out]), self.values(function, items));
+                self.line(format_args!("{outs}[{items}]"))
+            }
+            Statement::For { outs, over, index, carried, collected, body } => {
+                let lists: Vec<ValueId> = collected.iter().map(|c| c.out).collect();
+                let outs = self.outs(function, &[outs.as_slice(), &lists].concat());
                 let index = index.map_or(String::new(), |i| format!("#{}, ", i.0));
                 let over = match over {
                     LoopOver::Range { variable, low, high } => {
                         format!("#{} in {}..{}", variable.0, self.load(low), self.load(high))
                     }
                     LoopOver::List { variable, list } => format!("#{} in {}", variable.0, self.load(list)),
-                    LoopOver::Children { item, field } => {
-                        format!("#{} in {}", item.0, self.field_name(self.block, *field))
+                    LoopOver::Children { item, array } => format!("#{} in {}", item.0, self.receiver(array)),
+                    LoopOver::Values { item, list } => {
+                        format!("{} in {}", self.value(function, *item), self.value(function, *list))
                     }
                 };
                 let carried: Vec<String> = carried
@@ -400,6 +411,12 @@ impl<'p> Printer<'p> {
                     .collect();
                 self.line(format_args!("{outs}for {index}{over} with {} {{", carried.join(", ")))?;
                 self.region(function, body, "next")?;
+                self.depth += 1;
+                for Collected { item, out } in collected {
+                    let (list, item) = (self.value(function, *out), self.value(function, *item));
+                    self.line(format_args!("push {item} to {list}"))?;
+                }
+                self.depth -= 1;
                 self.line("}")
             }
         }
@@ -425,6 +442,7 @@ impl<'p> Printer<'p> {
             }
             Prim::TopKValues(k) => format!("top_k values {} ", self.load(k)),
             Prim::TopKIndices(k) => format!("top_k indices {} ", self.load(k)),
+            Prim::Item(at) => format!("item {} ", self.load(at)),
             other => format!("{other:?} ").to_lowercase(),
         }
     }
@@ -440,6 +458,7 @@ impl<'p> Printer<'p> {
             LoadKind::Float(x) => format!("{x:?}"),
             LoadKind::Bool(b) => b.to_string(),
             LoadKind::Text(t) => format!("{t:?}"),
+            LoadKind::Format(parts) => format!("{:?}", self.pattern(parts)),
             LoadKind::Pi => "pi".into(),
             LoadKind::Config(path) => format!("config.{}", path.join(".")),
             LoadKind::Parameter(name) => name.clone(),

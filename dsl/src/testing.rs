@@ -101,6 +101,7 @@ pub fn program(config: Vec<crate::ir::Setting>, blocks: Vec<Block>) -> Program {
         ops: vec![],
         model: BlockId(blocks.len().saturating_sub(1) as u32),
         blocks,
+        locals: vec![],
         roots: vec![String::new()],
         numerics: Numerics { tf32: false, contraction: false },
         contract: vec![],

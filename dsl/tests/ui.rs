@@ -1,8 +1,15 @@
-//! Every file below `ui/` is wrong, and says in `//~` lines what the front end must say about it. See `ui/README.md`.
+//! Every file below `ui/` is wrong, and says in `//~` lines what the front end must say about it; `ui/load` has families that
+//! are right and checkpoints that are wrong for them. See `ui/README.md`.
 
-use std::path::{Path, PathBuf};
+#[path = "ui/load.rs"]
+mod load;
 
-use mgraph_dsl::diagnostic::{Diagnostic, render_plain};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use mgraph_dsl::diagnostic::{Code, Diagnostic, render_plain};
 use mgraph_dsl::source::Sources;
 use mgraph_dsl::{compile, prelude_sources};
 
@@ -11,7 +18,7 @@ const MARK: &str = "//~";
 fn cases(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("the folder is part of the repository") {
         let path = entry.expect("a readable folder").path();
-        if path.is_dir() {
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "load") {
             cases(&path, found);
         } else if path.extension().is_some_and(|end| end == "mgraph") {
             found.push(path);
@@ -68,29 +75,78 @@ fn comment(diagnostic: &Diagnostic, line: &str, sources: &Sources) -> String {
     out
 }
 
-#[test]
-fn says_what_the_files_expect() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui");
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui")
+}
+
+fn bless() -> bool {
+    std::env::var_os("MGRAPH_BLESS").is_some()
+}
+
+/// A file as it is, and as it should be.
+struct Case {
+    path: PathBuf,
+    written: String,
+    actual: String,
+}
+
+fn annotated() -> Vec<Case> {
     let mut files = Vec::new();
-    cases(&folder, &mut files);
-    let bless = std::env::var_os("MGRAPH_BLESS").is_some();
-    let mut wrong = Vec::new();
-    for path in &files {
-        let expected = std::fs::read_to_string(path).expect("a readable file");
+    cases(&folder(), &mut files);
+    let case = |path: PathBuf| {
+        let written = std::fs::read_to_string(&path).expect("a readable file");
         let text: String =
-            expected.lines().filter(|line| !line.starts_with(MARK)).map(|line| format!("{line}\n")).collect();
+            written.lines().filter(|line| !line.starts_with(MARK)).map(|line| format!("{line}\n")).collect();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let actual = annotate(&text, &name);
-        assert!(actual.contains(MARK), "{} has no mistake, so it is no case", path.display());
-        if actual == expected {
-            continue;
-        }
-        if bless {
-            std::fs::write(path, actual).expect("a writable file");
+        Case { actual: annotate(&text, &name), path, written }
+    };
+    files.into_iter().map(case).collect()
+}
+
+/// Compares, or writes under `MGRAPH_BLESS=1`.
+#[track_caller]
+fn settle(cases: &[Case]) {
+    let mut wrong = Vec::new();
+    for case in cases.iter().filter(|case| case.actual != case.written) {
+        if bless() {
+            std::fs::write(&case.path, &case.actual).expect("a writable file");
         } else {
-            wrong.push(format!("---- {}, as it is now:\n{actual}", path.display()));
+            wrong.push(format!("---- {}, as it is now:\n{}", case.path.display(), case.actual));
         }
     }
-    assert!(!files.is_empty());
     assert!(wrong.is_empty(), "{}\nMGRAPH_BLESS=1 writes what is said now into the files", wrong.join("\n"));
+}
+
+#[test]
+fn says_what_the_files_expect() {
+    let cases = annotated();
+    for case in &cases {
+        assert!(case.actual.contains(MARK), "{} has no mistake, so it is no case", case.path.display());
+    }
+    settle(&cases);
+}
+
+/// The codes of what is expected below `ui/`, one for each mistake.
+fn codes(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter_map(|line| {
+            let at = line.find("mg0")?;
+            let (code, rest) = (line.get(at..at + 6)?, line.get(at + 6..)?);
+            rest.starts_with(": ").then_some(code)
+        })
+        .collect()
+}
+
+#[test]
+fn every_code_has_a_case() {
+    let mut texts: Vec<String> = annotated().into_iter().map(|case| case.actual).collect();
+    texts.extend(load::cases().into_iter().map(|case| case.actual));
+    // A megabyte is no file to keep.
+    texts.push(annotate(&"// a page or two\n".repeat(100_000), "large.mgraph"));
+    let said: Vec<&str> = texts.iter().flat_map(|text| codes(text)).collect();
+    let seen: BTreeSet<&str> = said.iter().copied().collect();
+    let missing: Vec<String> =
+        Code::ALL.iter().map(ToString::to_string).filter(|code| !seen.contains(code.as_str())).collect();
+    assert!(missing.is_empty(), "no case below ui/ has {missing:?}");
+    assert!(texts.len() > 120 && said.len() > 300, "{} files with {} mistakes", texts.len(), said.len());
 }

@@ -3,7 +3,7 @@
 
 use mgraph_dsl::{
     config::Resolved,
-    ir::{self, ParameterKind, Program, Type},
+    ir::{ParameterKind, Program, Type},
     load::{Environment, Val, extent},
 };
 

@@ -15,8 +15,8 @@ pub(super) enum Finish<'a> {
     Return,
     /// As the value of a block.
     Value,
-    /// Into the variables that a loop carries.
-    Assign(&'a [Ident]),
+    /// As a turn of a loop: into the variables that it carries, and an item onto each list.
+    Turn { variables: &'a [Ident], lists: &'a [(Ident, ValueId)] },
 }
 
 /// What a statement becomes.
@@ -39,6 +39,18 @@ impl Body<'_> {
                 Step::Define(outs, expr) if index == last && outs == region.results && !outs.is_empty() => {
                     tail = Some(expr);
                 }
+                // The only list of a comprehension.
+                Step::Define(outs, expr)
+                    if index == last
+                        && let Finish::Turn { variables: [], lists: [(list, item)] } = finish
+                        && outs == [*item] =>
+                {
+                    let value = expr.value();
+                    self.point += 1;
+                    self.depth -= 1;
+                    self.names = names;
+                    return Ok(quote!(#lines #list.push(#value);));
+                }
                 step => {
                     let bound = self.bind(step, 0)?;
                     lines.extend(bound);
@@ -49,11 +61,12 @@ impl Body<'_> {
         let end = match (tail, finish) {
             (Some(expr), Finish::Return) => expr.result(),
             (Some(expr), Finish::Value) => expr.value(),
-            (Some(expr), Finish::Assign(to)) => {
+            (Some(expr), Finish::Turn { variables, lists }) => {
                 let value = expr.value();
-                match to {
-                    [to] => quote!(#to = #value;),
-                    to => quote!((#(#to),*) = #value;),
+                let (before, after) = self.pushes(lists, variables, &region.results, false)?;
+                match variables {
+                    [to] => quote!(#before #to = #value; #after),
+                    to => quote!(#before (#(#to),*) = #value; #after),
                 }
             }
             (None, finish) => self.finish(&region.results, finish)?,
@@ -61,6 +74,28 @@ impl Body<'_> {
         self.depth -= 1;
         self.names = names;
         Ok(quote!(#lines #end))
+    }
+
+    /// One item for each list: before the carried variables are assigned, or after that where it is what one becomes.
+    fn pushes(
+        &self,
+        lists: &[(Ident, ValueId)],
+        variables: &[Ident],
+        results: &[ValueId],
+        moves: bool,
+    ) -> Result<(TokenStream, TokenStream)> {
+        let (mut before, mut after) = (TokenStream::new(), TokenStream::new());
+        for (at, (list, item)) in lists.iter().enumerate() {
+            if let Some(variable) = results.iter().position(|result| result == item).and_then(|i| variables.get(i)) {
+                let copy = if self.backend.copies() { quote!(#variable) } else { quote!(#variable.clone()) };
+                after.extend(quote!(#list.push(#copy);));
+            } else {
+                let again = lists[at + 1..].iter().any(|(_, later)| later == item);
+                let value = self.scope.value(*item)?.take(if moves && !again { self.depth } else { usize::MAX });
+                before.extend(quote!(#list.push(#value);));
+            }
+        }
+        Ok((before, after))
     }
 
     fn finish(&self, results: &[ValueId], finish: &Finish<'_>) -> Result<TokenStream> {
@@ -81,21 +116,23 @@ impl Body<'_> {
             Finish::Value if results.is_empty() => TokenStream::new(),
             Finish::Return => quote!(Ok(#tuple)),
             Finish::Value => tuple,
-            Finish::Assign(to) => {
+            Finish::Turn { variables, lists } => {
+                let (before, after) = self.pushes(lists, variables, results, true)?;
                 let mut changed = Vec::new();
-                for ((to, value), result) in to.iter().zip(&values).zip(results) {
+                for ((to, value), result) in variables.iter().zip(&values).zip(results) {
                     if *to != self.scope.value(*result)?.place.to_string() {
                         changed.push((to, value));
                     }
                 }
-                match &changed[..] {
+                let assigned = match &changed[..] {
                     [] => TokenStream::new(),
                     [(to, value)] => quote!(#to = #value;),
                     several => {
                         let (to, value): (Vec<_>, Vec<_>) = several.iter().copied().unzip();
                         quote!((#(#to),*) = (#(#value),*);)
                     }
-                }
+                };
+                quote!(#before #assigned #after)
             }
         })
     }

@@ -1,11 +1,11 @@
 //! Statements, one each.
 
 use mgraph_dsl::ir::{
-    Argument, Block, Carried, FieldId, FieldKind, LocalId, LoopOver, Over, PatternPart, Prim, Receiver, Region,
+    Argument, BlockId, Carried, Collected, FieldId, FieldKind, LocalId, LoopOver, Over, Prim, Receiver, Region,
     Statement, Type, ValueId,
 };
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{format_ident, quote};
 
 use super::{
     Body,
@@ -19,7 +19,7 @@ use crate::{
     uses::Uses,
 };
 
-impl<'p> Body<'p> {
+impl Body<'_> {
     fn pass(&self, values: &[ValueId]) -> Result<Vec<TokenStream>> {
         values.iter().map(|value| Ok(self.scope.value(*value)?.pass())).collect()
     }
@@ -102,17 +102,7 @@ impl<'p> Body<'p> {
                 Ok(Step::Define(outs.clone(), Expr::fallible(quote!(#receiver.#name(cx, #(#arguments),*)))))
             }
             Statement::Probe { value, name, .. } => {
-                let mut pattern = String::new();
-                let mut holes = Vec::new();
-                for part in name {
-                    match part {
-                        PatternPart::Text(text) => pattern += &text.replace('{', "{{").replace('}', "}}"),
-                        PatternPart::Hole(load) => {
-                            pattern += "{}";
-                            holes.push(self.scope.scalar(load)?.tokens);
-                        }
-                    }
-                }
+                let (pattern, holes) = self.scope.pattern(name)?;
                 let value = self.scope.value(*value)?.pass();
                 Ok(Step::Done(self.backend.probe(&pattern, &holes, &value)))
             }
@@ -130,22 +120,33 @@ impl<'p> Body<'p> {
                 }
                 Ok(Step::Define(outs.clone(), Expr::plain(branch)))
             }
-            Statement::For { outs, over, index, carried, body } => self.repeat(outs, over, *index, carried, body),
+            Statement::List { out, items } => {
+                let items = items.iter().map(|item| self.kept(*item)).collect::<Result<Vec<_>>>()?;
+                Ok(Step::Define(vec![*out], Expr::plain(quote!(vec![#(#items),*]))))
+            }
+            Statement::For { outs, over, index, carried, collected, body } => {
+                self.repeat(outs, over, *index, (carried, collected), body)
+            }
         }
     }
 
-    /// A loop: its carried variables first, which then are its results.
+    /// A value to keep, moved where this is its last use.
+    fn kept(&self, value: ValueId) -> Result<TokenStream> {
+        let moved = self.uses.last(value) == self.point && self.uses.count(value) == 1;
+        Ok(self.scope.value(value)?.take(if moved { self.depth } else { usize::MAX }))
+    }
+
+    /// A loop: its carried variables and its lists first, which then are its results.
     fn repeat(
         &mut self,
         outs: &[ValueId],
         over: &LoopOver,
         index: Option<LocalId>,
-        carried: &[Carried],
+        (carried, collected): (&[Carried], &[Collected]),
         body: &Region,
     ) -> Result<Step> {
         let mut variables = Vec::new();
         let mut lines = TokenStream::new();
-        let names_before = self.names.clone();
         let mut initials = Vec::new();
         for one in carried {
             let initial = self.scope.value(one.initial)?;
@@ -153,6 +154,7 @@ impl<'p> Body<'p> {
                 && carried.iter().filter(|c| c.initial == one.initial).count() == 1;
             initials.push(initial.take(if moved { self.depth } else { usize::MAX }));
         }
+        let names_before = self.names.clone();
         for one in carried {
             let name = self.function.value(one.inner).name.clone().unwrap_or_else(|| "carried".into());
             let ident = self.names.bind(&name, self.point, self.uses.last(one.inner));
@@ -165,29 +167,15 @@ impl<'p> Body<'p> {
             ([variable], [initial]) => lines.extend(quote!(let mut #variable = #initial;)),
             _ => lines.extend(quote!(let (#(mut #variables),*) = (#(#initials),*);)),
         }
-        let (head, before) = match over {
-            LoopOver::Range { variable, low, high } => {
-                let over = Over::Range(low.clone(), high.clone());
-                self.scope.loop_head(index, *variable, &over)?
-            }
-            LoopOver::List { variable, list } => self.scope.loop_head(index, *variable, &Over::List(list.clone()))?,
-            LoopOver::Children { item, field } => {
-                let (place, conditional, name) = self.field(*field)?;
-                let singular = name.strip_suffix('s').unwrap_or("child").to_string();
-                let ident = self.names.bind(&singular, self.point, usize::MAX);
-                self.items.insert(*item, (ident.clone(), *field));
-                let items = if conditional { quote!(present(&#place, #name)?) } else { quote!(&#place) };
-                match index {
-                    Some(index) => {
-                        let position = self.scope.loop_variable();
-                        self.scope.bind_local(index, position.clone(), false);
-                        (quote!(for (#position, #ident) in (0i64..).zip(#items)), TokenStream::new())
-                    }
-                    None => (quote!(for #ident in #items), TokenStream::new()),
-                }
-            }
-        };
-        let mut body = self.region(body, &Finish::Assign(&variables))?;
+        let mut lists = Vec::new();
+        for Collected { item, out } in collected {
+            let name = self.function.value(*out).name.clone().unwrap_or_else(|| "list".into());
+            let ident = self.names.bind(&name, self.point, self.uses.last(*item));
+            lines.extend(quote!(let mut #ident = Vec::new();));
+            lists.push((ident, *item));
+        }
+        let (head, before) = self.head(over, index)?;
+        let mut body = self.region(body, &Finish::Turn { variables: &variables, lists: &lists })?;
         if let LoopOver::Children { .. } = over {
             body.extend(self.backend.turn(&variables));
         }
@@ -196,8 +184,59 @@ impl<'p> Body<'p> {
             self.hold(*out, quote!(#ident), Form::Owned(self.depth));
             self.names.extend(ident, self.uses.last(*out));
         }
+        for (Collected { out, .. }, (ident, _)) in collected.iter().zip(&lists) {
+            self.hold(*out, quote!(#ident), Form::Owned(self.depth));
+            self.names.extend(ident, self.uses.last(*out));
+        }
+        if let LoopOver::Range { variable, .. } | LoopOver::List { variable, .. } = over {
+            self.scope.release(*variable);
+        }
+        index.iter().for_each(|index| self.scope.release(*index));
         lines.extend(quote!(#head { #before #body }));
         Ok(Step::Done(lines))
+    }
+
+    /// `for .. in ..`, and the statements its body begins with.
+    fn head(&mut self, over: &LoopOver, index: Option<LocalId>) -> Result<(TokenStream, TokenStream)> {
+        let item = match over {
+            LoopOver::Range { variable, .. } | LoopOver::List { variable, .. } => self.home.program.local(*variable),
+            LoopOver::Children { item, .. } => self.home.program.local(*item),
+            LoopOver::Values { item, .. } => self.function.value(*item).name.as_deref().unwrap_or("_"),
+        };
+        let mut variable = |name: &str| match name {
+            // Nothing can name it; the place of a turn may be counted from it.
+            "_" if index.is_none() => format_ident!("_"),
+            "_" => self.names.bind("i", self.point, usize::MAX),
+            name => self.names.bind(name, self.point, usize::MAX),
+        };
+        let ident = variable(item);
+        let index = index.map(|index| (index, variable(self.home.program.local(index))));
+        let items = match over {
+            LoopOver::Range { variable, low, high } => {
+                return self.scope.loop_head(index, (*variable, ident), &Over::Range(low.clone(), high.clone()));
+            }
+            LoopOver::List { variable, list } => {
+                return self.scope.loop_head(index, (*variable, ident), &Over::List(list.clone()));
+            }
+            LoopOver::Children { item, array } => {
+                let (place, reference, block) = self.place_of(array)?;
+                self.items.insert(*item, (ident.clone(), block));
+                if reference { place } else { quote!(&#place) }
+            }
+            LoopOver::Values { item, list } => {
+                let list = self.scope.value(*list)?.place;
+                self.hold(*item, quote!(#ident), Form::Reference);
+                if self.backend.copies() { quote!(#list.iter().copied()) } else { quote!(#list.iter()) }
+            }
+        };
+        let head = match index {
+            Some((index, position)) => {
+                self.scope.bind_local(index, position.clone(), false);
+                quote!(for (#position, #ident) in (0i64..).zip(#items))
+            }
+            None => quote!(for #ident in #items),
+        };
+        Ok((head, TokenStream::new()))
     }
 
     /// As [`Body::pass`], with nothing for what a state update never reads.
@@ -225,31 +264,40 @@ impl<'p> Body<'p> {
     }
 
     fn receiver(&self, receiver: &Receiver) -> Result<TokenStream> {
-        let home =
-            self.home.block.ok_or_else(|| Error::Ir(format!("{} calls a field outside a block", self.origin)))?;
-        let child = |block: &'p Block, id: FieldId| match &block.field(id).kind {
-            FieldKind::Child { block, .. } | FieldKind::Children { block, .. } => Ok(self.home.program.block(*block)),
-            _ => Err(Error::Ir(format!("{} calls `{}`, which is no block", self.origin, block.field(id).name))),
-        };
+        Ok(self.place_of(receiver)?.0)
+    }
+
+    /// A child or an array of children: its place, whether that is a reference, and the block it is.
+    fn place_of(&self, receiver: &Receiver) -> Result<(TokenStream, bool, BlockId)> {
         let (mut tokens, mut block, path) = match receiver {
-            Receiver::Field(path) => (quote!(self), home, path),
+            Receiver::Field(path) => {
+                let outside = || Error::Ir(format!("{} calls a field outside a block", self.origin));
+                (quote!(self), self.home.block.ok_or_else(outside)?, path)
+            }
             Receiver::Item { item, path } => {
                 let unknown = || Error::Ir(format!("{} calls the item of a loop it is not in", self.origin));
-                let (ident, array) = self.items.get(item).ok_or_else(unknown)?;
-                (quote!(#ident), child(home, *array)?, path)
+                let (ident, block) = self.items.get(item).ok_or_else(unknown)?;
+                (quote!(#ident), self.home.program.block(*block), path)
             }
         };
+        let mut found = match receiver {
+            Receiver::Item { item, .. } => self.items.get(item).map(|(_, block)| *block),
+            Receiver::Field(_) => None,
+        };
+        let mut reference = false;
         for id in path {
             let field = block.field(*id);
             let (ident, name) = (names::ident(&field.name), &field.name);
-            tokens = if field.condition.is_some() {
-                quote!(present(&#tokens.#ident, #name)?)
-            } else {
-                quote!(#tokens.#ident)
+            reference = field.condition.is_some();
+            tokens = if reference { quote!(present(&#tokens.#ident, #name)?) } else { quote!(#tokens.#ident) };
+            let (FieldKind::Child { block: child, .. } | FieldKind::Children { block: child, .. }) = &field.kind else {
+                return Err(Error::Ir(format!("{} calls `{name}`, which is no block", self.origin)));
             };
-            block = child(block, *id)?;
+            block = self.home.program.block(*child);
+            found = Some(*child);
         }
-        Ok(tokens)
+        let found = found.ok_or_else(|| Error::Ir(format!("{} calls no field", self.origin)))?;
+        Ok((tokens, reference, found))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Loops of the load stage: comprehensions, and the heads of loops over numbers and lists.
 
 use mgraph_dsl::ir::{Each, Load, LoadType, LocalId, Over};
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use crate::{
@@ -13,12 +13,18 @@ use crate::{
 impl Scope<'_> {
     pub(super) fn comprehension(&self, item: &Load, each: &[Each]) -> Result<Code> {
         let mut heads = Vec::new();
+        let mut locals = Vec::new();
         for Each { index, item, over } in each {
-            heads.push(self.loop_head(*index, *item, over)?);
-            self.depth.set(self.depth.get() + 1);
+            let (_, variable) = (locals.push(*item), self.variable(*item));
+            let index = index.map(|index| {
+                locals.push(index);
+                self.bind_local(*item, variable.clone(), false);
+                (index, self.variable(index))
+            });
+            heads.push(self.loop_head(index, (*item, variable), over)?);
         }
         let value = self.owned(item)?;
-        self.depth.set(self.depth.get() - each.len());
+        locals.into_iter().for_each(|local| self.release(local));
         let mut body = quote!(items.push(#value););
         for (head, before) in heads.iter().rev() {
             body = quote!(#head { #before #body });
@@ -27,16 +33,21 @@ impl Scope<'_> {
     }
 
     /// `for .. in ..`, and the statements its body begins with.
-    pub fn loop_head(&self, index: Option<LocalId>, item: LocalId, over: &Over) -> Result<(TokenStream, TokenStream)> {
-        let variable = self.loop_variable();
+    pub fn loop_head(
+        &self,
+        index: Option<(LocalId, Ident)>,
+        (item, variable): (LocalId, Ident),
+        over: &Over,
+    ) -> Result<(TokenStream, TokenStream)> {
+        // The bounds do not see the variables.
+        self.release(item);
         let head = match over {
             Over::Range(low, high) => {
                 let (low, high) = (self.scalar(low)?, self.scalar(high)?);
                 let (low_end, high) = (low.at(Level::Or), high.at(Level::Or));
                 self.bind_local(item, variable.clone(), false);
                 let before = match index {
-                    Some(index) => {
-                        let position = self.loop_variable();
+                    Some((index, position)) => {
                         let low = low.at(Level::Product);
                         self.bind_local(index, position.clone(), false);
                         quote!(let #position = #variable - #low;)
@@ -58,8 +69,7 @@ impl Scope<'_> {
                 let list = self.scalar(list)?.at(Level::Atom);
                 self.bind_local(item, variable.clone(), reference);
                 match index {
-                    Some(index) => {
-                        let position = self.loop_variable();
+                    Some((index, position)) => {
                         self.bind_local(index, position.clone(), false);
                         (quote!(for (#position, #variable) in (0i64..).zip(#list.iter()#items)), TokenStream::new())
                     }

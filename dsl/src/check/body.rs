@@ -1,8 +1,8 @@
-//! Bodies: statements in order, loops with what they carry, and the two arms of an `if`.
+//! Bodies: statements in order, assignments, and the two arms of an `if`.
 
 use std::collections::BTreeSet;
 
-use super::scope::{Binding, Checked, Child, Home, Item, Local, Lowering, Reported, load};
+use super::scope::{Binding, Checked, Home, Item, Local, Lowering, Reported, load};
 use crate::{
     ast::{self, ExprKind},
     diagnostic::{Code, Diagnostic, suggest},
@@ -15,7 +15,7 @@ impl Lowering<'_, '_> {
     pub fn load(&mut self, expr: &ast::Expr) -> Checked<Load> {
         match self.expr(expr)? {
             Item::Load(value) => Ok(value),
-            Item::Value(_) | Item::List(_) | Item::Tuple(_) => Err(self.error(
+            Item::Value(_) | Item::List(_) | Item::Tuple(_) | Item::Growing(_) => Err(self.error(
                 Diagnostic::new(Code::WrongStage, expr.span, "a load value is needed here, this is a tensor")
                     .label("known only in a call"),
             )),
@@ -83,10 +83,7 @@ impl Lowering<'_, '_> {
                 self.bind_pattern(*mutable, names, item, value.span)
             }
             ast::Statement::Assign { name, value } => self.assign(name, value),
-            ast::Statement::Push { list, value } => {
-                let _ = self.expr(value);
-                self.unsupported(list.span, "a list of tensors that grows in a loop")
-            }
+            ast::Statement::Push { list, value } => self.push_to(list, value),
             ast::Statement::For { index, item, iterable, body } => self.for_loop(index.as_ref(), item, iterable, body),
             ast::Statement::If(expr) | ast::Statement::Effect(expr) => self.expr(expr).map(drop),
         }
@@ -103,6 +100,11 @@ impl Lowering<'_, '_> {
             }
         };
         match (names, item) {
+            ([name], Item::List(items)) if mutable && items.is_empty() => {
+                let list = self.growing();
+                self.bind(name, list, mutable);
+                Ok(())
+            }
             ([name], item) => {
                 let item = self.named(name, item);
                 self.bind(name, item, mutable);
@@ -138,6 +140,7 @@ impl Lowering<'_, '_> {
         let integer = value.ty == LoadType::Int;
         let list = matches!(value.ty, LoadType::List(_));
         let local = Local {
+            name: name.node.clone(),
             text: self.text_of_let(&name.node, &value),
             dim: integer.then(|| self.dim_or_atom(&value)),
             length: list.then(|| self.length_of(&value)),
@@ -173,8 +176,14 @@ impl Lowering<'_, '_> {
                     }
                     Ok(())
                 }
-                (Item::Load(_), Item::Load(_)) => self.unsupported(name.span, "a mutable load value"),
-                (Item::List(_), _) => self.unsupported(name.span, "a mutable list of tensors"),
+                (Item::Load(_), Item::Load(_)) => Err(self.load_value_changes(name)),
+                (Item::List(_) | Item::Growing(_), _) => {
+                    let message = format!("`{}` is a list, and a list is never assigned", name.node);
+                    Err(self.error(
+                        Diagnostic::new(Code::NotMutable, name.span, message)
+                            .help("a loop fills an empty list with `push`; give another list another name"),
+                    ))
+                }
                 (old, new) => {
                     let (old, new) = (self.describe(&old), self.describe(&new));
                     self.fail(Code::TypeMismatch, value.span, format!("`{}` is {old}, this is {new}", name.node))
@@ -221,134 +230,12 @@ impl Lowering<'_, '_> {
         }
     }
 
-    fn for_loop(
-        &mut self,
-        index: Option<&ast::Name>,
-        item: &ast::Name,
-        iterable: &ast::Iterable,
-        body: &ast::Body,
-    ) -> Checked<()> {
-        enum Each {
-            Load,
-            Child(BlockId, Vec<Load>, LocalId),
-        }
-        let local = self.new_variable(&item.node);
-        let (over, item_type, each) = match iterable {
-            ast::Iterable::Range(low, high) => {
-                let (low, high) = (self.load(low)?, self.load(high)?);
-                let low = self.coerce(low, &LoadType::Int, "the first index")?;
-                let high = self.coerce(high, &LoadType::Int, "the end of the indices")?;
-                (LoopOver::Range { variable: local, low, high }, LoadType::Int, Each::Load)
-            }
-            ast::Iterable::List(list) => match self.expr(list)? {
-                Item::Load(value) => match value.ty.clone() {
-                    LoadType::List(item) => (LoopOver::List { variable: local, list: value }, *item, Each::Load),
-                    other => {
-                        let message = format!(
-                            "`for` takes a list, a range or an array of blocks, not {}",
-                            super::load::type_name(&other)
-                        );
-                        return self.fail(Code::TypeMismatch, list.span, message);
-                    }
-                },
-                Item::Children(field) => {
-                    let Home::Block(block) = self.home else { return Err(Reported) };
-                    let kind = self.checker.field(block, field).map(|f| f.kind.clone());
-                    let Some(FieldKind::Children { block, arguments, variable, .. }) = kind else {
-                        return Err(Reported);
-                    };
-                    let over = LoopOver::Children { item: local, field };
-                    (over, LoadType::Int, Each::Child(block, arguments, variable))
-                }
-                Item::Value(_) => {
-                    return Err(self.error(
-                        Diagnostic::new(Code::TensorCondition, list.span, "`for` cannot run over a tensor")
-                            .help("tensor ops work on whole axes at once"),
-                    ));
-                }
-                Item::List(_) => return self.unsupported(list.span, "a loop over a list of tensors"),
-                other => {
-                    let found = self.describe(&other);
-                    return self.fail(Code::TypeMismatch, list.span, format!("`for` cannot run over {found}"));
-                }
-            },
-        };
-        let mut index_local = index.map(|i| self.new_variable(&i.node));
-        let turn = index_local.unwrap_or_else(|| self.new_variable("turn"));
-        let before = self.values.len();
-        let carried_names = self.assigned(&[body]);
-        let mut carried = Vec::new();
-        let (result, statements) = self.region(|this| {
-            for name in &carried_names {
-                if let Some(Binding { item: Item::Value(initial), mutable, span }) = this.find(name).cloned() {
-                    let inner = this.new_value(this.ty(initial).clone(), this.values[initial.0 as usize].span);
-                    this.values[inner.0 as usize].name = Some(name.clone());
-                    this.bind_silently(name, Binding { item: Item::Value(inner), mutable, span });
-                    carried.push(Carried { initial, inner });
-                }
-            }
-            if let (Some(name), Some(local)) = (index, index_local) {
-                this.bind(name, Item::Load(load(LoadKind::Local(local), LoadType::Int, name.span)), false);
-            }
-            let bound = match each {
-                Each::Load => Item::Load(load(LoadKind::Local(local), item_type, item.span)),
-                Each::Child(block, arguments, variable) => {
-                    let mut with = super::dims::Translation::default();
-                    with.locals.insert(variable, load(LoadKind::Local(turn), LoadType::Int, item.span));
-                    let arguments = arguments.iter().map(|a| this.translate(a, &with)).collect();
-                    Item::Child(Child { receiver: Receiver::Item { item: local, path: Vec::new() }, block, arguments })
-                }
-            };
-            this.bind(item, bound, false);
-            // The body's own `let`s hide nothing that is carried.
-            this.scopes.push(Default::default());
-            let result = this.body(body);
-            this.scopes.pop();
-            let mut next = Vec::new();
-            for name in &carried_names {
-                if let Some(Binding { item: Item::Value(value), .. }) = this.find(name) {
-                    next.push(*value);
-                }
-            }
-            result.map(|_| next)
-        });
-        let results = result?;
-        // Types inside may depend on the number of the turn, which then needs a place.
-        let counted = |v: &Value| {
-            let shape = match &v.ty {
-                Type::Tensor(ty) => &ty.shape,
-                Type::Matrix(shape) => shape,
-            };
-            shape.dims.iter().flat_map(|d| d.atoms()).any(|a| mentions(&a.load, turn))
-        };
-        if self.values[before..].iter().any(counted) {
-            index_local = Some(turn);
-        }
-        let mut outs = Vec::new();
-        for (name, Carried { initial, .. }) in carried_names.iter().zip(&carried) {
-            let (ty, span) = (self.ty(*initial).clone(), self.values[initial.0 as usize].span);
-            let out = self.new_value(ty, span);
-            self.values[out.0 as usize].name = Some(name.clone());
-            outs.push(out);
-            if let Some(binding) = self.find_mut(name) {
-                binding.item = Item::Value(out);
-            }
-        }
-        let body = Region { statements, results };
-        self.push(Statement::For { outs, over, index: index_local, carried, body });
-        Ok(())
-    }
-
-    /// Mutable tensors of the enclosing scopes that the bodies assign, in a fixed order.
-    fn assigned(&self, bodies: &[&ast::Body]) -> Vec<String> {
-        let mut names = BTreeSet::new();
-        for body in bodies {
-            assigned_in(body, &mut BTreeSet::new(), &mut names);
-        }
-        names
-            .into_iter()
-            .filter(|n| matches!(self.find(n), Some(Binding { item: Item::Value(_), mutable: true, .. })))
-            .collect()
+    /// Only tensors change: a dim, or a text in a probe's name, that changed would mean two things at once.
+    pub fn load_value_changes(&mut self, name: &ast::Name) -> Reported {
+        let message = format!("`{}` is a load value, and a load value never changes", name.node);
+        self.error(Diagnostic::new(Code::NotMutable, name.span, message).label("known before the call").help(
+            "give the new value a name of its own with `let`; choose between two with `let n = if c { a } else { b };`",
+        ))
     }
 
     pub fn branch(
@@ -367,7 +254,9 @@ impl Lowering<'_, '_> {
             }
         };
         let bodies: Vec<&ast::Body> = [Some(then), otherwise].into_iter().flatten().collect();
-        let assigned = self.assigned(&bodies);
+        let mut assigned = BTreeSet::new();
+        bodies.iter().for_each(|body| assigned_in(body, &mut BTreeSet::new(), &mut assigned));
+        let assigned = self.mutable_tensors(assigned);
         let arm = |this: &mut Self, body: Option<&ast::Body>, positive: bool| {
             this.under(&condition, positive, |this| {
                 this.region(|this| {
@@ -377,7 +266,10 @@ impl Lowering<'_, '_> {
                         }
                     }
                     this.scopes.push(Default::default());
-                    let item = body.map_or(Ok(Item::Unit), |body| this.body(body));
+                    let item = body.map_or(Ok(Item::Unit), |body| {
+                        let item = this.body(body)?;
+                        this.settled(item, body)
+                    });
                     this.scopes.pop();
                     let mut last = Vec::new();
                     for name in &assigned {
@@ -416,7 +308,10 @@ impl Lowering<'_, '_> {
                 let [c, a, b] = arms;
                 return Ok(Item::Load(load(LoadKind::If(c, a, b), ty, span)));
             }
-            return self.unsupported(span, "an `if` that gives a load value and works on tensors");
+            return Err(self.error(
+                Diagnostic::new(Code::WrongStage, span, "this `if` gives a load value, and works on tensors")
+                    .help("choose the load value in an `if` of its own"),
+            ));
         }
         let end = |body: Option<&ast::Body>| body.and_then(|b| b.value.as_ref()).map_or(span, |v| v.span);
         let mut results = [Vec::new(), Vec::new()];
@@ -426,7 +321,7 @@ impl Lowering<'_, '_> {
         let [mut first_results, mut second_results] = results;
         if first_results.len() != second_results.len() {
             let (a, b) = (self.describe(&first), self.describe(&second));
-            return self.fail(Code::TypeMismatch, span, format!("one arm is {a}, the other {b}"));
+            return self.fail(Code::TypeMismatch, span, format!("one arm gives {a}, the other {b}"));
         }
         let values = first_results.len();
         first_results.extend(first_last);
@@ -465,12 +360,6 @@ impl Lowering<'_, '_> {
     }
 }
 
-fn mentions(load: &Load, local: LocalId) -> bool {
-    let mut found = matches!(&load.kind, LoadKind::Local(l) if *l == local);
-    load.for_each_part(&mut |part| found |= mentions(part, local));
-    found
-}
-
 /// The `let`s of a region that has nothing else.
 fn only_lets(statements: &[Statement]) -> Option<Vec<(LocalId, Load)>> {
     statements
@@ -491,7 +380,7 @@ fn with_lets(lets: Vec<(LocalId, Load)>, value: Load) -> Load {
 }
 
 /// Names assigned in `body` that it does not declare itself.
-fn assigned_in(body: &ast::Body, declared: &mut BTreeSet<String>, names: &mut BTreeSet<String>) {
+pub(super) fn assigned_in(body: &ast::Body, declared: &mut BTreeSet<String>, names: &mut BTreeSet<String>) {
     let outer = declared.clone();
     for statement in &body.statements {
         match statement {
@@ -517,7 +406,7 @@ fn assigned_in(body: &ast::Body, declared: &mut BTreeSet<String>, names: &mut BT
 }
 
 /// Bodies stand in expressions only as arms of `if`.
-fn assigned_in_expr(expr: &ast::Expr, declared: &mut BTreeSet<String>, names: &mut BTreeSet<String>) {
+pub(super) fn assigned_in_expr(expr: &ast::Expr, declared: &mut BTreeSet<String>, names: &mut BTreeSet<String>) {
     match &expr.kind {
         ExprKind::If { condition, then, otherwise } => {
             assigned_in_expr(condition, declared, names);

@@ -6,7 +6,7 @@ use super::{
     load::type_name,
     scope::{Checked, Child, Home, Item, Lowering, Reported, load},
     signature::{ParameterType, Results, Signature},
-    types::{dtype_name, is_float, shape_text, type_text},
+    types::{dtype_name, is_float, shape_text, type_text, value_text},
 };
 use crate::{
     ast,
@@ -127,14 +127,17 @@ impl Lowering<'_, '_> {
                 .label("a tensor"),
             )),
             (ParameterType::Value(_), Item::Value(value)) => Ok(Bound::Value(value, span)),
-            (ParameterType::Value(ty), Item::Load(value)) => Err(self.error(
-                Diagnostic::new(
-                    Code::TypeMismatch,
-                    span,
-                    format!("{what} is a tensor {}, this is {}", type_text(ty), type_name(&value.ty)),
-                )
-                .help("make it a constant tensor with a cast, such as `F(0.5)` or `f32(list)`"),
-            )),
+            (ParameterType::Value(Type::List { .. }), Item::List(items)) => {
+                Ok(Bound::Value(self.list_value(items, span)?, span))
+            }
+            (ParameterType::Value(ty), Item::Load(value)) => {
+                let message = format!("{what} is {}, this is {}", value_text(ty), type_name(&value.ty));
+                let mut error = Diagnostic::new(Code::TypeMismatch, span, message);
+                if let Type::Tensor(_) = ty {
+                    error = error.help("make it a constant tensor with a cast, such as `F(0.5)` or `f32(list)`");
+                }
+                Err(self.error(error))
+            }
             (_, item) => {
                 let found = self.describe(&item);
                 self.fail(Code::TypeMismatch, span, format!("{what} cannot be {found}"))
@@ -144,10 +147,11 @@ impl Lowering<'_, '_> {
 
     pub fn describe(&self, item: &Item) -> String {
         match item {
-            Item::Value(value) => format!("a tensor {}", type_text(self.ty(*value))),
+            Item::Value(value) => value_text(self.ty(*value)),
             Item::Load(value) => type_name(&value.ty),
             Item::Tuple(items) => format!("a tuple of {}", items.len()),
             Item::List(_) => "a list of tensors".into(),
+            Item::Growing(_) => "an empty list".into(),
             Item::Child(child) => format!("a block `{}`", self.checker.block_name(child.block)),
             Item::Children(_) => "an array of blocks".into(),
             Item::Section(name) => format!("the config section `{name}`"),
@@ -287,10 +291,7 @@ impl Lowering<'_, '_> {
             return Err(reported);
         }
         let shape_of = |this: &Self, parameter: usize| match bound.get(parameter) {
-            Some(Bound::Value(value, _)) => Some(match this.ty(*value) {
-                Type::Tensor(ty) => ty.shape.clone(),
-                Type::Matrix(shape) => shape.clone(),
-            }),
+            Some(Bound::Value(value, _)) => Some(this.ty(*value).shape().clone()),
             _ => None,
         };
         if let Some(pack) = &signature.pack
@@ -306,7 +307,11 @@ impl Lowering<'_, '_> {
                     .and_then(|s| s.dims.get((s.dims.len() as i64 + i64::from(*axis)) as usize).cloned()),
                 DimSource::Length { parameter } => match bound.get(*parameter) {
                     Some(Bound::Load(list)) => Some(self.length_of(list)),
-                    _ => None,
+                    Some(Bound::Value(list, _)) => match self.ty(*list) {
+                        Type::List { length, .. } => Some(length.clone()),
+                        Type::Tensor(_) | Type::Matrix(_) => None,
+                    },
+                    None => None,
                 },
             };
             match dim {
@@ -324,6 +329,12 @@ impl Lowering<'_, '_> {
         let (wanted_shape, found_shape) = match (wanted, &found) {
             (Type::Tensor(a), Type::Tensor(b)) => (&a.shape, &b.shape),
             (Type::Matrix(a), Type::Matrix(b)) => (a, b),
+            (Type::List { item: a, .. }, Type::List { item: b, .. }) => (&a.shape, &b.shape),
+            (Type::List { .. }, _) | (_, Type::List { .. }) => {
+                let (wanted, found) = (value_text(wanted), value_text(&found));
+                let message = format!("`{parameter}` of `{callee}` is {wanted}, this is {found}");
+                return self.fail(Code::TypeMismatch, span, message);
+            }
             (Type::Tensor(_), Type::Matrix(_)) => {
                 return self.tensor_type(value, span).map(drop);
             }
@@ -360,8 +371,8 @@ impl Lowering<'_, '_> {
             FloatSource::Parameter(i) => match bound.get(i) {
                 Some(Bound::Value(value, span)) => match self.ty(*value).clone() {
                     Type::Matrix(_) => Ok(DType::F),
-                    Type::Tensor(ty) if is_float(ty.dtype) => Ok(ty.dtype),
-                    Type::Tensor(ty) => {
+                    Type::Tensor(ty) | Type::List { item: ty, .. } if is_float(ty.dtype) => Ok(ty.dtype),
+                    Type::Tensor(ty) | Type::List { item: ty, .. } => {
                         let parameter = &signature.parameters[i].name.node;
                         let message =
                             format!("`{parameter}` of `{callee}` takes floats, this is {}", dtype_name(ty.dtype));
@@ -375,7 +386,7 @@ impl Lowering<'_, '_> {
             },
             FloatSource::Family => {
                 let Results::Values(types) = &signature.results else { return Ok(DType::F) };
-                let mentions = types.iter().any(|t| matches!(t, Type::Tensor(TensorType { dtype: DType::F, .. })));
+                let mentions = types.iter().any(|t| t.dtype() == Some(DType::F));
                 if mentions && matches!(self.home, Home::Op(_)) && self.float != FloatSource::Family {
                     let message = format!(
                         "`{callee}` gives the family's float, which may differ from `F` of this op's arguments"
@@ -439,15 +450,16 @@ impl Lowering<'_, '_> {
     }
 
     pub fn translate_type(&mut self, ty: &Type, with: &Translation, float: DType, span: Span) -> Checked<Type> {
+        let shape = self.translate_shape(ty.shape(), with);
+        let shape = self.sound(shape, span)?;
+        let dtype = |dtype| if dtype == DType::F { float } else { dtype };
         Ok(match ty {
-            Type::Tensor(ty) => {
-                let dtype = if ty.dtype == DType::F { float } else { ty.dtype };
-                let shape = self.translate_shape(&ty.shape, with);
-                Type::Tensor(TensorType { dtype, shape: self.sound(shape, span)? })
-            }
-            Type::Matrix(shape) => {
-                let shape = self.translate_shape(shape, with);
-                Type::Matrix(self.sound(shape, span)?)
+            Type::Tensor(ty) => Type::Tensor(TensorType { dtype: dtype(ty.dtype), shape }),
+            Type::Matrix(_) => Type::Matrix(shape),
+            Type::List { item, length } => {
+                let length = self.translate_dim(length, with);
+                let item = TensorType { dtype: dtype(item.dtype), shape };
+                Type::List { item, length: self.sound(length, span)? }
             }
         })
     }
@@ -464,7 +476,7 @@ impl Lowering<'_, '_> {
         for ty in types {
             let ty = self.translate_type(ty, with, float, span)?;
             // A result that shows `T` makes this function know it.
-            if let Type::Tensor(tensor) = &ty {
+            if let Type::Tensor(tensor) | Type::List { item: tensor, .. } = &ty {
                 self.need_state_dims(tensor, span)?;
             }
             outs.push(self.new_value(ty, span));
@@ -487,7 +499,7 @@ impl Lowering<'_, '_> {
         span: Span,
     ) -> Checked<()> {
         let (found_shape, needed_shape) = match (found, needed) {
-            (Type::Tensor(a), Type::Tensor(b)) => {
+            (Type::Tensor(a), Type::Tensor(b)) | (Type::List { item: a, .. }, Type::List { item: b, .. }) => {
                 if a.dtype != b.dtype {
                     let message = format!("{what} is {}, this is {}", dtype_name(b.dtype), dtype_name(a.dtype));
                     let mut error = Diagnostic::new(Code::DtypeMismatch, span, message).label(type_text(found));
@@ -523,6 +535,12 @@ impl Lowering<'_, '_> {
             let message = format!("{what} is {declared}, this is {}: axis {axis} differs", type_text(found));
             return self.dim_mismatch(message, a, b, span);
         }
+        if let (Type::List { length: a, .. }, Type::List { length: b, .. }) = (found, needed)
+            && !self.same(a, b)
+        {
+            let message = format!("{what} has `{b}` items, this list has `{a}`");
+            return self.dim_mismatch(message, a, b, span);
+        }
         Ok(())
     }
 
@@ -530,7 +548,10 @@ impl Lowering<'_, '_> {
         match (a, b) {
             (Type::Tensor(a), Type::Tensor(b)) => a.dtype == b.dtype && self.same_shape(&a.shape, &b.shape),
             (Type::Matrix(a), Type::Matrix(b)) => self.same_shape(a, b),
-            _ => false,
+            (Type::List { item: a, length: m }, Type::List { item: b, length: n }) => {
+                a.dtype == b.dtype && self.same_shape(&a.shape, &b.shape) && self.same(m, n)
+            }
+            (Type::Tensor(_) | Type::Matrix(_) | Type::List { .. }, _) => false,
         }
     }
 

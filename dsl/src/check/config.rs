@@ -160,7 +160,13 @@ impl<'a> Checker<'a> {
                             .help("sections reach deep by dotted keys: `\"text_config.rope_scaling\"`"),
                     ));
                 }
-                let condition = self.condition(None, condition)?;
+                let condition = match self.condition(None, condition) {
+                    Ok(condition) => condition,
+                    Err(reported) => {
+                        self.poison_section(name, settings)?;
+                        return Err(reported);
+                    }
+                };
                 let (needed, written) = self.needed(None, condition.as_ref());
                 self.define_section(name, needed, written)?;
                 let settings = settings.iter().filter_map(|s| self.check_setting(s, Some(&name.node)).ok()).collect();
@@ -215,7 +221,11 @@ impl<'a> Checker<'a> {
                     lowering.facts.extend(facts);
                 }
                 let value = lowering.load(value)?;
-                Some(lowering.coerce(value, &load_type, &format!("the `else` of `{}`", name.node))?)
+                let value = lowering.coerce(value, &load_type, &format!("the `else` of `{}`", name.node))?;
+                if let (LoadKind::Text(text), Some(options)) = (&value.kind, &options) {
+                    lowering.one_of(text, options, value.span, &format!("the `else` of `{}`", name.node))?;
+                }
+                Some(value)
             }
         };
         let entry = self.unknown(name, load_type, options, section, condition.as_ref());
@@ -310,6 +320,24 @@ impl<'a> Checker<'a> {
             return Err(self.twice(name, first));
         }
         self.config.sections.insert(name.node.clone(), SectionEntry { needed, written, span: name.span });
+        Ok(())
+    }
+
+    /// The names of a section whose condition is wrong: known, and never reported.
+    fn poison_section(&mut self, name: &ast::Name, settings: &[ast::Setting]) -> Checked<()> {
+        self.define_section(name, Vec::new(), String::new())?;
+        for setting in settings {
+            match setting {
+                ast::Setting::Field { name: inner, .. }
+                | ast::Setting::Limit { name: inner, .. }
+                | ast::Setting::Let { name: inner, .. } => {
+                    let path = path(Some(&name.node), inner);
+                    self.config.spans.insert(path.clone(), inner.span);
+                    self.config.entries.insert(path, None);
+                }
+                ast::Setting::Section { .. } | ast::Setting::Require { .. } => {}
+            }
+        }
         Ok(())
     }
 

@@ -54,6 +54,7 @@ impl Lowering<'_, '_> {
             | LoadKind::Float(_)
             | LoadKind::Bool(_)
             | LoadKind::Text(_)
+            | LoadKind::Format(_)
             | LoadKind::Pi
             | LoadKind::Unary(..)
             | LoadKind::Binary(..)
@@ -151,6 +152,13 @@ impl Lowering<'_, '_> {
             LoadKind::Float(x) => format!("{x:?}"),
             LoadKind::Bool(b) => b.to_string(),
             LoadKind::Text(t) => format!("{t:?}"),
+            LoadKind::Format(parts) => {
+                let parts = parts.iter().map(|part| match part {
+                    PatternPart::Text(text) => text.clone(),
+                    PatternPart::Hole(value) => format!("{{{}}}", self.text(value)),
+                });
+                format!("{:?}", parts.collect::<String>())
+            }
             LoadKind::Pi => "pi".into(),
             LoadKind::Config(path) => self.checker.config.text(path).unwrap_or_else(|| path.join(".")),
             LoadKind::Parameter(name) | LoadKind::Free(name) => name.clone(),
@@ -229,6 +237,13 @@ impl Lowering<'_, '_> {
                 Some(argument) => return argument.clone(),
                 None => value.kind.clone(),
             },
+            LoadKind::Format(parts) => {
+                let parts = parts.iter().map(|part| match part {
+                    PatternPart::Text(text) => PatternPart::Text(text.clone()),
+                    PatternPart::Hole(value) => PatternPart::Hole(go(value)),
+                });
+                return Load::text(parts.collect(), value.span);
+            }
             LoadKind::Dim(dim) => LoadKind::Dim(self.translate_dim(dim, with).unwrap_or_else(|_| dim.clone())),
             LoadKind::Size(v) => LoadKind::Size(*with.values.get(v).unwrap_or(v)),
             LoadKind::Matrix(v, a) => LoadKind::Matrix(*with.values.get(v).unwrap_or(v), *a),

@@ -1,6 +1,6 @@
 //! Expressions: load values stay expressions, tensors become statements of the region at hand.
 
-use super::scope::{Binding, Checked, Child, Home, Item, Lowering, Reported, load};
+use super::scope::{Binding, Checked, Child, Children, Home, Item, Lowering, Reported, load};
 use crate::{
     ast::{self, ExprKind, NumberValue},
     diagnostic::{Code, Diagnostic, suggest},
@@ -22,7 +22,10 @@ impl Lowering<'_, '_> {
             ExprKind::Number(NumberValue::Int(n)) => Ok(Item::Load(super::scope::int(*n, span))),
             ExprKind::Number(NumberValue::Float(x)) => Ok(Item::Load(load(LoadKind::Float(*x), LoadType::Float, span))),
             ExprKind::Bool(b) => Ok(Item::Load(load(LoadKind::Bool(*b), LoadType::Bool, span))),
-            ExprKind::Text(text) if text.contains('{') => self.unsupported(span, "a string with holes outside a probe"),
+            ExprKind::Text(text) if text.contains('{') => {
+                let parts = self.pattern(&ast::Text { node: text.clone(), span })?;
+                Ok(Item::Load(Load::text(parts, span)))
+            }
             ExprKind::Text(text) => Ok(Item::Load(load(LoadKind::Text(text.clone()), LoadType::Text, span))),
             ExprKind::Name(name) => self.name(name, span),
             ExprKind::Tuple(items) => {
@@ -34,7 +37,10 @@ impl Lowering<'_, '_> {
             ExprKind::Unary { op, value } => self.unary(*op, value, span),
             ExprKind::Binary { op, left, right } => {
                 let (a, b) = (self.expr(left), self.expr(right));
-                match (a?, b?) {
+                let (a, b) = (a?, b?);
+                self.operand(&a, left.span)?;
+                self.operand(&b, right.span)?;
+                match (a, b) {
                     (Item::Load(a), Item::Load(b)) => Ok(Item::Load(self.load_binary(op.node, a, b, span)?)),
                     (a, b) => self.tensor_binary(op.node, (a, left.span), (b, right.span), span).map(Item::Value),
                 }
@@ -72,63 +78,32 @@ impl Lowering<'_, '_> {
         }
     }
 
-    fn comprehension(&mut self, item: &ast::Expr, each: &[ast::Each], span: Span) -> Checked<Item> {
-        let (result, statements) = self.region(|this| {
-            let mut lowered = Vec::new();
-            for turn in each {
-                let (over, ty) = match &turn.iterable {
-                    ast::Iterable::Range(low, high) => {
-                        let (low, high) = (this.load(low)?, this.load(high)?);
-                        let low = this.coerce(low, &LoadType::Int, "the first index")?;
-                        let high = this.coerce(high, &LoadType::Int, "the end of the indices")?;
-                        (Over::Range(low, high), LoadType::Int)
-                    }
-                    ast::Iterable::List(list) => {
-                        let value = this.load(list)?;
-                        let LoadType::List(item) = value.ty.clone() else {
-                            let message =
-                                format!("`for` takes a list or a range, not {}", super::load::type_name(&value.ty));
-                            return this.fail(Code::TypeMismatch, list.span, message);
-                        };
-                        (Over::List(value), *item)
-                    }
-                };
-                let index = turn.index.as_ref().map(|name| {
-                    let local = this.new_variable(&name.node);
-                    this.bind(name, Item::Load(load(LoadKind::Local(local), LoadType::Int, name.span)), false);
-                    local
-                });
-                let local = this.new_variable(&turn.item.node);
-                this.bind(&turn.item, Item::Load(load(LoadKind::Local(local), ty, turn.item.span)), false);
-                lowered.push(Each { index, item: local, over });
-            }
-            match this.expr(item)? {
-                Item::Load(item) => Ok((item, lowered)),
-                Item::Value(_) | Item::List(_) | Item::Tuple(_) => this.unsupported(span, "a comprehension of tensors"),
-                other => {
-                    let found = this.describe(&other);
-                    this.fail(Code::TypeMismatch, item.span, format!("an item of a list cannot be {found}"))
-                }
-            }
-        });
-        let (item, each) = result?;
-        if !statements.is_empty() {
-            return self.unsupported(span, "a comprehension of tensors");
-        }
-        let ty = LoadType::List(Box::new(item.ty.clone()));
-        Ok(Item::Load(load(LoadKind::Comprehension { item: Box::new(item), each }, ty, span)))
-    }
-
     fn unary(&mut self, op: ast::UnaryOp, value: &ast::Expr, span: Span) -> Checked<Item> {
         match (op, self.expr(value)?) {
             (ast::UnaryOp::Negate, Item::Load(value)) => Ok(Item::Load(self.load_negate(value, span)?)),
             (ast::UnaryOp::Not, Item::Load(value)) => Ok(Item::Load(self.load_not(value, span)?)),
             (op, Item::Value(operand)) => self.tensor_unary(op, operand, value.span, span).map(Item::Value),
             (_, other) => {
-                let found = self.describe(&other);
-                self.fail(Code::TypeMismatch, value.span, format!("an operator cannot take {found}"))
+                self.operand(&other, value.span)?;
+                Err(Reported)
             }
         }
+    }
+
+    /// Operators take load values and tensors, one by one.
+    fn operand(&mut self, item: &Item, span: Span) -> Checked<()> {
+        let help = match item {
+            Item::Load(_) | Item::Value(_) => return Ok(()),
+            Item::Poison => return Err(Reported),
+            Item::Section(_) => "name one of its fields, `section.field`",
+            Item::Child(_) => "call it, or one of its functions",
+            Item::Children(_) => "loop over it with `for`",
+            Item::Tuple(_) => "give its parts names with `let (a, b) = ..`",
+            Item::List(_) | Item::Growing(_) => "put its tensors together with `concat`, or loop over them",
+            Item::Unit => return self.fail(Code::TypeMismatch, span, "an operator takes values, and this gives none"),
+        };
+        let message = format!("an operator cannot take {}", self.describe(item));
+        Err(self.error(Diagnostic::new(Code::TypeMismatch, span, message).help(help)))
     }
 
     /// The tensors of an item.
@@ -148,7 +123,7 @@ impl Lowering<'_, '_> {
                 )
                 .help("make it a constant tensor with a cast, such as `F(0.0)`"),
             )),
-            Item::List(_) => self.unsupported(span, "a list of tensors as a value"),
+            Item::List(items) => Ok(vec![self.list_value(items, span)?]),
             Item::Poison => Err(Reported),
             other => {
                 let found = self.describe(&other);
@@ -192,7 +167,11 @@ impl Lowering<'_, '_> {
                     return self.fail(Code::NotCallable, callee.span, format!("{found} has no functions"));
                 };
                 match self.child_field(&child, &name.node, name.span)? {
-                    Some(inner) => self.call_block(inner, "", arguments, span),
+                    Some(Item::Child(inner)) => self.call_block(inner, "", arguments, span),
+                    Some(other) => {
+                        let found = self.describe(&other);
+                        self.fail(Code::NotCallable, callee.span, format!("{found} cannot be called"))
+                    }
                     None => {
                         if let Some(defined) = self.checker.function_span(child.block, &name.node) {
                             self.name_used(name.span, defined);
@@ -216,8 +195,8 @@ impl Lowering<'_, '_> {
         if visible { self.checker.reach_op(name) } else { None }
     }
 
-    /// A child block inside a child block.
-    fn child_field(&mut self, child: &Child, name: &str, span: Span) -> Checked<Option<Child>> {
+    /// A child block, or an array of them, inside a child block.
+    fn child_field(&mut self, child: &Child, name: &str, span: Span) -> Checked<Option<Item>> {
         let Some(field) = self.checker.field_id(child.block, name) else { return Ok(None) };
         let entry = self.checker.field(child.block, field).ok_or(Reported)?.clone();
         self.name_used(span, entry.span);
@@ -232,21 +211,25 @@ impl Lowering<'_, '_> {
             let written = self.written_condition(&condition);
             self.require_known(&needed, &written, name, span, entry.span)?;
         }
+        let below = match &child.receiver {
+            Receiver::Field(path) => Receiver::Field(path.iter().copied().chain([field]).collect()),
+            Receiver::Item { item, path } => {
+                Receiver::Item { item: *item, path: path.iter().copied().chain([field]).collect() }
+            }
+        };
         match entry.kind {
             FieldKind::Child { block, arguments } => {
                 let arguments = arguments.iter().map(|a| self.translate(a, &with)).collect();
-                let receiver = match &child.receiver {
-                    Receiver::Field(path) => Receiver::Field(path.iter().copied().chain([field]).collect()),
-                    Receiver::Item { item, path } => {
-                        Receiver::Item { item: *item, path: path.iter().copied().chain([field]).collect() }
-                    }
-                };
-                Ok(Some(Child { receiver, block, arguments }))
+                Ok(Some(Item::Child(Child { receiver: below, block, arguments })))
+            }
+            FieldKind::Children { block, arguments, variable, low, high } => {
+                let arguments = arguments.iter().map(|a| self.translate(a, &with)).collect();
+                let (low, high) = (self.translate(&low, &with), self.translate(&high, &with));
+                Ok(Some(Item::Children(Children { array: below, block, arguments, variable, low, high })))
             }
             FieldKind::State(_) => {
                 self.fail(Code::StateMisuse, span, format!("the state `{name}` is named only in its own block"))
             }
-            FieldKind::Children { .. } => self.unsupported(span, "an array of blocks inside another block's field"),
             FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Let(_) | FieldKind::Derived { .. } => {
                 self.fail(Code::UnknownName, span, format!("`{name}` is named only in its own block"))
             }
@@ -270,7 +253,7 @@ impl Lowering<'_, '_> {
                 Err(self.error(error))
             }
             Item::Child(child) => match self.child_field(&child, &name.node, name.span)? {
-                Some(inner) => Ok(Item::Child(inner)),
+                Some(inner) => Ok(inner),
                 None => {
                     let message =
                         format!("the block `{}` has no field `{}`", self.checker.block_name(child.block), name.node);
@@ -281,6 +264,10 @@ impl Lowering<'_, '_> {
                 Type::Matrix(shape) => self.matrix_member(value, &shape, name, span),
                 Type::Tensor(_) => {
                     let message = format!("a tensor has no member `{}`", name.node);
+                    self.fail(Code::UnknownName, name.span, message)
+                }
+                Type::List { .. } => {
+                    let message = format!("a list of tensors has no member `{}`", name.node);
                     self.fail(Code::UnknownName, name.span, message)
                 }
             },
@@ -348,7 +335,9 @@ impl Lowering<'_, '_> {
             (Item::Value(operand), slots) => match self.ty(operand).clone() {
                 Type::Tensor(ty) => self.slice(operand, ty, slots, span).map(Item::Value),
                 Type::Matrix(shape) => self.matrix_rows(operand, &shape, slots, span).map(Item::Value),
+                Type::List { .. } => self.list_item(Item::Value(operand), slots, span),
             },
+            (Item::List(items), slots) => self.list_item(Item::List(items), slots, span),
             (Item::Load(list), [ast::Slot::At(at)]) => {
                 let LoadType::List(item) = list.ty.clone() else {
                     let message = format!("{} has no items", super::load::type_name(&list.ty));
@@ -359,7 +348,6 @@ impl Lowering<'_, '_> {
                 Ok(Item::Load(load(LoadKind::Index(Box::new(list), Box::new(at)), *item, span)))
             }
             (Item::Load(_), _) => self.fail(Code::TypeMismatch, span, "a list is indexed by one integer"),
-            (Item::List(_), _) => self.unsupported(span, "indexing a list of tensors"),
             (other, _) => {
                 let found = self.describe(&other);
                 self.fail(Code::TypeMismatch, value.span, format!("{found} has no items"))
@@ -404,12 +392,15 @@ impl Lowering<'_, '_> {
             let message = "a derived weight is computed before any call, and has no probe";
             return self.fail(Code::DerivedWeight, span, message);
         }
+        if name.node.is_empty() {
+            return self.fail(Code::TypeMismatch, name.span, "a probe needs a name");
+        }
         let name = self.pattern(name)?;
         self.push(Statement::Probe { value: probed, name, span });
         Ok(Item::Value(probed))
     }
 
-    /// `"layer.{i}.attn"`: text and holes. A hole is a name, or a name of a section.
+    /// `"layer.{i}.attn"`, the name of a probe or a load value: text and holes. A hole is a name, or a name of a section.
     fn pattern(&mut self, text: &ast::Text) -> Checked<Vec<PatternPart>> {
         let mut parts = Vec::new();
         let mut rest = text.node.as_str();
@@ -444,9 +435,6 @@ impl Lowering<'_, '_> {
         }
         if !rest.is_empty() {
             parts.push(PatternPart::Text(rest.to_string()));
-        }
-        if parts.is_empty() {
-            return self.fail(Code::TypeMismatch, text.span, "a probe needs a name");
         }
         Ok(parts)
     }

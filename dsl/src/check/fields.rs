@@ -112,7 +112,7 @@ impl Lowering<'_, '_> {
         let (kind, shape) = match written {
             Written::Tensor(tensor) => (FieldKind::Tensor(tensor.clone()), tensor.shape),
             Written::Matrix(shape) => (FieldKind::Matrix(shape.clone()), shape),
-            Written::Load { .. } | Written::Tuple(_) => {
+            Written::Load { .. } | Written::Tuple(_) | Written::List { .. } => {
                 return Err(self.error(
                     Diagnostic::new(Code::TypeMismatch, ty.span, "a field is a weight or a block")
                         .help("load values are `let`s and parameters"),

@@ -194,7 +194,7 @@ impl Lowering<'_, '_> {
     /// The body of a function with tensor results.
     pub fn function_body(&mut self, body: &ast::Body, signature: &Signature) -> Checked<Region> {
         let Results::Values(types) = &signature.results else { return Err(Reported) };
-        let (item, statements) = self.region(|this| this.body(body));
+        let (item, statements) = self.region(|this| this.body(body).and_then(|item| this.settled(item, body)));
         let end = body.value.as_ref().map_or(body.span, |v| v.span);
         let item = item?;
         let results = match (&item, types.as_slice()) {

@@ -4,7 +4,7 @@
 use super::{
     Checker,
     scope::{Checked, Home, Lowering},
-    signature::{ParameterType, Results, Signature},
+    signature::{ParameterType, Results, Signature, SignatureParameter},
     types::{dtype_name, type_text},
 };
 use crate::{
@@ -113,7 +113,10 @@ impl<'a> Checker<'a> {
         processor: bool,
     ) {
         for input in needed {
-            if signature.parameters.iter().all(|p| p.name.node != *input) {
+            let missing = signature.parameters.iter().all(|p| p.name.node != *input);
+            // A misspelt one is said at its parameter.
+            let misspelt = |p: &SignatureParameter| near_input(&p.name.node) == Some(*input);
+            if missing && !signature.parameters.iter().any(misspelt) {
                 let message = format!("the graph `{}` needs the input `{input}`", name.node);
                 self.report(Diagnostic::new(Code::UnknownInput, name.span, message));
             }
@@ -147,7 +150,7 @@ impl<'a> Checker<'a> {
                 None => {
                     let message = format!("the runtime has no input `{word}`");
                     let mut error = Diagnostic::new(Code::UnknownInput, parameter.name.span, message);
-                    error = match suggest(word, INPUTS.iter().map(|row| row.0)) {
+                    error = match near_input(word) {
                         Some(near) => error.help(format!("did you mean `{near}`?")),
                         None => {
                             error.help("inputs beyond the engine's come from a `processor`, and this family has none")
@@ -174,11 +177,13 @@ impl<'a> Checker<'a> {
             Gives::Features => {
                 (matches!(types.as_slice(), [Type::Tensor(ty)] if ty.dtype == DType::F), "one tensor of `F`")
             }
-            Gives::Nothing => (types.is_empty(), "nothing: it writes state"),
+            Gives::Nothing => (types.is_empty(), "nothing but new state"),
         };
         if !fits {
             let span = tree.result.as_ref().map_or(name.span, |r| r.span);
-            let message = format!("the graph `{}` gives {wanted}", name.node);
+            let found: Vec<String> = types.iter().map(type_text).collect();
+            let found = if found.is_empty() { "nothing".to_string() } else { found.join(", ") };
+            let message = format!("the graph `{}` gives {wanted}, this gives {found}", name.node);
             self.report(Diagnostic::new(Code::UnknownInput, span, message));
         }
     }
@@ -266,6 +271,12 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// The engine's input that a name, which is none, was probably meant to be.
+fn near_input(name: &str) -> Option<&'static str> {
+    let known = |row: &&(&'static str, DType, usize, &[&str])| row.0 == name;
+    if INPUTS.iter().any(|row| known(&row)) { None } else { suggest(name, INPUTS.iter().map(|row| row.0)) }
 }
 
 fn is_free(dim: &crate::dim::Dim, name: &str) -> bool {

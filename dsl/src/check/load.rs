@@ -199,15 +199,18 @@ impl Lowering<'_, '_> {
     fn check_option(&mut self, value: &Load, constant: &Load) -> Checked<()> {
         let (LoadKind::Config(path), LoadKind::Text(text)) = (&value.kind, &constant.kind) else { return Ok(()) };
         let Some(options) = self.checker.config.options(path) else { return Ok(()) };
+        let options = options.to_vec();
+        self.one_of(text, &options, constant.span, &format!("`{}`", path.join(".")))
+    }
+
+    /// `what` is compared with, or becomes, a text outside its `one_of`.
+    pub fn one_of(&mut self, text: &str, options: &[String], span: Span, what: &str) -> Checked<()> {
         if options.iter().any(|o| o == text) {
             return Ok(());
         }
         let known = options.iter().map(|o| format!("{o:?}")).collect::<Vec<_>>().join(", ");
-        let mut error = Diagnostic::new(
-            Code::TypeMismatch,
-            constant.span,
-            format!("`{}` is never {text:?}: it is one of {known}", path.join(".")),
-        );
+        let message = format!("{what} is never {text:?}: it is one of {known}");
+        let mut error = Diagnostic::new(Code::TypeMismatch, span, message);
         if let Some(near) = suggest(text, options.iter().map(String::as_str)) {
             error = error.help(format!("did you mean {near:?}?"));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Checker,
-    scope::{Checked, Child, FreeDims, Home, Item, Lowering, load},
+    scope::{Checked, Child, Children, FreeDims, Home, Item, Lowering, load},
 };
 use crate::{
     ast,
@@ -98,6 +98,16 @@ impl<'a> Lowering<'_, 'a> {
         if let Some(binding) = self.find(name) {
             return match &binding.item {
                 Item::Poison => Err(super::scope::Reported),
+                Item::Growing(_) => {
+                    let defined = binding.span;
+                    let message = format!("`{name}` is still empty here, and has no length");
+                    Err(self.error(
+                        Diagnostic::new(Code::ListLength, span, message)
+                            .label("not filled yet")
+                            .help("a loop fills it, with one `push` in every turn; read it after that loop")
+                            .also(defined, "declared here"),
+                    ))
+                }
                 Item::Load(value) => Ok(Item::Load(Load { span, ..value.clone() })),
                 item => Ok(item.clone()),
             };
@@ -194,7 +204,10 @@ impl<'a> Lowering<'_, 'a> {
             FieldKind::Child { block, arguments } => {
                 Ok(Item::Child(Child { receiver: Receiver::Field(vec![field]), block, arguments }))
             }
-            FieldKind::Children { .. } => Ok(Item::Children(field)),
+            FieldKind::Children { block, arguments, variable, low, high } => {
+                let array = Receiver::Field(vec![field]);
+                Ok(Item::Children(Children { array, block, arguments, variable, low, high }))
+            }
             FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Derived { .. } | FieldKind::State(_)
                 if !self.call_stage =>
             {
@@ -301,6 +314,21 @@ impl<'a> Lowering<'_, 'a> {
         if self.find(name).is_some() {
             let message = format!("`{name}` is a value, and values cannot be called");
             return self.error(Diagnostic::new(Code::NotCallable, span, message).label("not callable"));
+        }
+        if let Home::Block(block) = self.home
+            && let Some(field) = self.checker.field_id(block, name)
+        {
+            let (message, help) = match self.checker.field(block, field).map(|entry| &entry.kind) {
+                Some(FieldKind::Children { .. }) => (
+                    format!("`{name}` is an array of blocks, and only its items can be called"),
+                    format!("write `for item in {name} {{ x = item(x); }}`"),
+                ),
+                _ => (
+                    format!("`{name}` is no block, and cannot be called"),
+                    "ops, blocks and their functions can".to_string(),
+                ),
+            };
+            return self.error(Diagnostic::new(Code::NotCallable, span, message).label("not callable").help(help));
         }
         let mut known: Vec<String> = self.checker.items.ops.keys().map(|k| k.to_string()).collect();
         known.extend(ops::names().map(str::to_string));

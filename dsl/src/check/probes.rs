@@ -12,7 +12,9 @@ use crate::{
     source::Span,
 };
 
-/// What a load value is worth to a name.
+/// What a load value is worth to a name: pieces, one after the other.
+type Worth = Vec<Symbol>;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Symbol {
     /// The variable of a loop that is being walked.
@@ -50,11 +52,13 @@ struct Walk<'p> {
 }
 
 #[derive(Clone, Default)]
-struct Names {
-    parameters: HashMap<String, Symbol>,
-    locals: HashMap<LocalId, Symbol>,
+struct Names<'p> {
+    /// Whose fields are named; `None` in an op.
+    block: Option<&'p Block>,
+    parameters: HashMap<String, Worth>,
+    locals: HashMap<LocalId, Worth>,
     /// Items of loops over children: block, and the arguments it got.
-    items: HashMap<LocalId, (BlockId, HashMap<String, Symbol>)>,
+    items: HashMap<LocalId, (BlockId, HashMap<String, Worth>)>,
 }
 
 pub(crate) fn repeated(program: &Program) -> Vec<Diagnostic> {
@@ -69,7 +73,7 @@ pub(crate) fn repeated(program: &Program) -> Vec<Diagnostic> {
     };
     let model = program.block(program.model);
     for graph in model.functions.iter().filter(|f| f.graph) {
-        walk.region(&graph.body, Some(model), &mut Names::default());
+        walk.region(&graph.body, &mut Names { block: Some(model), ..Names::default() });
     }
     walk.derived_weights();
     let Walk { occurrences, mut errors, .. } = walk;
@@ -112,34 +116,34 @@ impl<'p> Walk<'p> {
         }
     }
 
-    fn region(&mut self, region: &'p Region, block: Option<&'p Block>, names: &mut Names) {
+    fn region(&mut self, region: &'p Region, names: &mut Names<'p>) {
         for statement in &region.statements {
-            self.statement(statement, block, names);
+            self.statement(statement, names);
         }
     }
 
-    fn statement(&mut self, statement: &'p Statement, block: Option<&'p Block>, names: &mut Names) {
+    fn statement(&mut self, statement: &'p Statement, names: &mut Names<'p>) {
         match statement {
             Statement::Probe { name, span, .. } => self.probe(name, *span, names),
             Statement::Let { local, value, .. } => {
-                let symbol = symbol(value, names);
-                names.locals.insert(*local, symbol);
+                let worth = worth(value, names);
+                names.locals.insert(*local, worth);
             }
             Statement::CallOp { op, arguments, .. } => {
                 if self.ops_with_probes[op.0 as usize]
                     && let OpKind::Tensor { function, .. } = &self.program.op(*op).kind
                 {
                     let mut inner = Names { parameters: given(function, arguments, names), ..Names::default() };
-                    self.region(&function.body, None, &mut inner);
+                    self.region(&function.body, &mut inner);
                 }
             }
             Statement::CallBlock { receiver, block: callee, function, arguments, .. } => {
                 let callee = self.program.block(*callee);
                 let function = callee.function(*function);
-                let mut parameters = self.receiver(receiver, block, names);
+                let (_, mut parameters) = self.receiver(receiver, names);
                 parameters.extend(given(function, arguments, names));
-                let mut inner = Names { parameters, ..Names::default() };
-                self.region(&function.body, Some(callee), &mut inner);
+                let mut inner = Names { parameters, block: Some(callee), ..Names::default() };
+                self.region(&function.body, &mut inner);
             }
             Statement::If { condition, then, otherwise, .. } => {
                 let which = match config_text(condition) {
@@ -151,7 +155,7 @@ impl<'p> Walk<'p> {
                 };
                 for (region, arm) in [(then, true), (otherwise, false)] {
                     self.arms.push((which.clone(), arm));
-                    self.region(region, block, &mut names.clone());
+                    self.region(region, &mut names.clone());
                     self.arms.pop();
                 }
             }
@@ -161,97 +165,99 @@ impl<'p> Walk<'p> {
                 let mut inner = names.clone();
                 match over {
                     LoopOver::Range { variable, .. } => {
-                        inner.locals.insert(*variable, Symbol::Turn(turn));
+                        inner.locals.insert(*variable, vec![Symbol::Turn(turn)]);
                     }
                     LoopOver::List { variable, list } => {
                         let item = match &list.ty {
                             LoadType::List(item) if **item == LoadType::Int => Symbol::Integer,
                             _ => Symbol::Text,
                         };
-                        inner.locals.insert(*variable, item);
+                        inner.locals.insert(*variable, vec![item]);
                     }
-                    LoopOver::Children { item, field } => {
-                        if let Some(FieldKind::Children { block, arguments, variable, .. }) =
-                            block.map(|b| &b.field(*field).kind)
-                        {
-                            let mut here = names.clone();
-                            here.locals.insert(*variable, Symbol::Turn(turn));
-                            let arguments = self.child_arguments(*block, arguments, &here);
-                            inner.items.insert(*item, (*block, arguments));
+                    LoopOver::Children { item, array } => {
+                        if let Some((child, arguments)) = self.children(array, turn, names) {
+                            inner.items.insert(*item, (child, arguments));
                         }
                     }
+                    LoopOver::Values { .. } => {}
                 }
                 if let Some(index) = index {
-                    inner.locals.insert(*index, Symbol::Turn(turn));
+                    inner.locals.insert(*index, vec![Symbol::Turn(turn)]);
                 }
                 self.loops.push(turn);
-                self.region(body, block, &mut inner);
+                self.region(body, &mut inner);
                 self.loops.pop();
             }
             Statement::Prim { .. }
             | Statement::Weight { .. }
             | Statement::StateRead { .. }
+            | Statement::List { .. }
             | Statement::StateWrite { .. } => {}
         }
     }
 
-    fn child_arguments(&self, block: BlockId, arguments: &[Load], names: &Names) -> HashMap<String, Symbol> {
+    fn child_arguments(&self, block: BlockId, arguments: &[Load], names: &Names<'p>) -> HashMap<String, Worth> {
         let parameters = &self.program.block(block).parameters;
-        parameters.iter().zip(arguments).map(|(p, a)| (p.name.clone(), symbol(a, names))).collect()
+        parameters.iter().zip(arguments).map(|(p, a)| (p.name.clone(), worth(a, names))).collect()
     }
 
-    /// The block parameters of the receiver.
-    fn receiver(&self, receiver: &Receiver, block: Option<&'p Block>, names: &Names) -> HashMap<String, Symbol> {
-        let (mut at, mut known, path) = match receiver {
-            Receiver::Field(path) => (block, names.clone(), path),
+    /// The block of an array of children, and the arguments that it gets in turn `turn`.
+    fn children(&self, array: &Receiver, turn: usize, names: &Names<'p>) -> Option<(BlockId, HashMap<String, Worth>)> {
+        let (before, last) = match array {
+            Receiver::Field(path) => {
+                let (last, path) = path.split_last()?;
+                (Receiver::Field(path.to_vec()), last)
+            }
+            Receiver::Item { item, path } => {
+                let (last, path) = path.split_last()?;
+                (Receiver::Item { item: *item, path: path.to_vec() }, last)
+            }
+        };
+        let (within, parameters) = self.receiver(&before, names);
+        let FieldKind::Children { block, arguments, variable, .. } = &within?.field(*last).kind else { return None };
+        let mut here = Names { parameters, block: within, ..Names::default() };
+        here.locals.insert(*variable, vec![Symbol::Turn(turn)]);
+        Some((*block, self.child_arguments(*block, arguments, &here)))
+    }
+
+    /// The receiver's block, and its parameters.
+    fn receiver(&self, receiver: &Receiver, names: &Names<'p>) -> (Option<&'p Block>, HashMap<String, Worth>) {
+        let (mut at, mut parameters, path) = match receiver {
+            Receiver::Field(path) => (names.block, names.parameters.clone(), path),
             Receiver::Item { item, path } => match names.items.get(item) {
-                Some((block, arguments)) => {
-                    let known = Names { parameters: arguments.clone(), ..Names::default() };
-                    (Some(self.program.block(*block)), known, path)
-                }
-                None => return HashMap::new(),
+                Some((block, arguments)) => (Some(self.program.block(*block)), arguments.clone(), path),
+                None => return (None, HashMap::new()),
             },
         };
         for field in path {
             let Some(FieldKind::Child { block, arguments }) = at.map(|b| &b.field(*field).kind) else {
-                return HashMap::new();
+                return (None, HashMap::new());
             };
-            known = Names { parameters: self.child_arguments(*block, arguments, &known), ..Names::default() };
+            parameters = self.child_arguments(*block, arguments, &Names { parameters, block: at, ..Names::default() });
             at = Some(self.program.block(*block));
         }
-        known.parameters
+        (at, parameters)
     }
 
-    fn probe(&mut self, name: &[PatternPart], span: Span, names: &Names) {
+    fn probe(&mut self, name: &[PatternPart], span: Span, names: &Names<'p>) {
         let mut tokens = Vec::new();
         let mut shown = String::new();
         let mut turns = Vec::new();
-        for part in name {
-            match part {
-                PatternPart::Text(text) => {
+        for symbol in name.iter().flat_map(|part| worth_of_part(part, names)) {
+            match symbol {
+                Symbol::Literal(text) => {
                     tokens.extend(text.chars().map(Token::Char));
-                    shown += text;
+                    shown += &text;
+                    continue;
                 }
-                PatternPart::Hole(value) => match symbol(value, names) {
-                    Symbol::Literal(text) => {
-                        tokens.extend(text.chars().map(Token::Char));
-                        shown += &text;
-                    }
-                    Symbol::Turn(turn) => {
-                        tokens.push(Token::Digits);
-                        turns.push(turn);
-                        shown += "{..}";
-                    }
-                    Symbol::Integer => {
-                        tokens.push(Token::Digits);
-                        shown += "{..}";
-                    }
-                    Symbol::Text => {
-                        tokens.push(Token::Anything);
-                        shown += "{..}";
-                    }
-                },
+                Symbol::Turn(turn) => {
+                    tokens.push(Token::Digits);
+                    turns.push(turn);
+                }
+                Symbol::Integer => tokens.push(Token::Digits),
+                Symbol::Text => tokens.push(Token::Anything),
             }
+            shown += "{..}";
         }
         if self.loops.iter().any(|turn| !turns.contains(turn)) {
             let message = format!("the probe {shown:?} occurs in every turn of a loop");
@@ -265,22 +271,34 @@ impl<'p> Walk<'p> {
     }
 }
 
-fn symbol(value: &Load, names: &Names) -> Symbol {
-    let unknown = if value.ty == LoadType::Int { Symbol::Integer } else { Symbol::Text };
-    match &value.kind {
-        LoadKind::Int(n) => Symbol::Literal(n.to_string()),
-        LoadKind::Text(text) => Symbol::Literal(text.clone()),
-        LoadKind::Parameter(name) => names.parameters.get(name).cloned().unwrap_or(unknown),
-        LoadKind::Local(local) => names.locals.get(local).cloned().unwrap_or(unknown),
-        _ => unknown,
+fn worth(value: &Load, names: &Names<'_>) -> Worth {
+    let known = match &value.kind {
+        LoadKind::Int(n) => Some(vec![Symbol::Literal(n.to_string())]),
+        LoadKind::Text(text) => Some(vec![Symbol::Literal(text.clone())]),
+        LoadKind::Format(parts) => Some(parts.iter().flat_map(|part| worth_of_part(part, names)).collect()),
+        LoadKind::Parameter(name) => names.parameters.get(name).cloned(),
+        LoadKind::Local(local) => names.locals.get(local).cloned(),
+        LoadKind::Member(field) => match names.block.map(|block| &block.field(*field).kind) {
+            Some(FieldKind::Let(value)) => Some(worth(value, names)),
+            _ => None,
+        },
+        _ => None,
+    };
+    known.unwrap_or_else(|| vec![if value.ty == LoadType::Int { Symbol::Integer } else { Symbol::Text }])
+}
+
+fn worth_of_part(part: &PatternPart, names: &Names<'_>) -> Worth {
+    match part {
+        PatternPart::Text(text) => vec![Symbol::Literal(text.clone())],
+        PatternPart::Hole(value) => worth(value, names),
     }
 }
 
-fn given(function: &Function, arguments: &[Argument], names: &Names) -> HashMap<String, Symbol> {
+fn given(function: &Function, arguments: &[Argument], names: &Names<'_>) -> HashMap<String, Worth> {
     let pairs = function.parameters.iter().zip(arguments);
     pairs
         .filter_map(|(parameter, argument)| match argument {
-            Argument::Load(value) => Some((parameter.name.clone(), symbol(value, names))),
+            Argument::Load(value) => Some((parameter.name.clone(), worth(value, names))),
             Argument::Value(_) => None,
         })
         .collect()
@@ -311,6 +329,7 @@ fn op_calls(region: &Region, found: &mut Vec<(OpId, Span)>) {
             | Statement::Weight { .. }
             | Statement::StateRead { .. }
             | Statement::StateWrite { .. }
+            | Statement::List { .. }
             | Statement::CallBlock { .. }
             | Statement::Probe { .. } => {}
         }
@@ -329,6 +348,7 @@ fn ops_with_probes(program: &Program) -> Vec<bool> {
             | Statement::Weight { .. }
             | Statement::StateRead { .. }
             | Statement::StateWrite { .. }
+            | Statement::List { .. }
             | Statement::CallBlock { .. } => false,
         })
     }

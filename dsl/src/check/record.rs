@@ -53,18 +53,8 @@ impl Lowering<'_, '_> {
             Item::Tuple(items) => format!("({})", all(items)?.join(", ")),
             Item::List(items) => format!("[{}]", all(items)?.join(", ")),
             Item::Child(child) => format!("block {}", self.checker.block_name(child.block)),
-            Item::Children(field) => match self.home {
-                super::scope::Home::Block(block) => match &self.checker.field(block, *field)?.kind {
-                    FieldKind::Children { block, .. } => format!("[block {}]", self.checker.block_name(*block)),
-                    FieldKind::Tensor(_)
-                    | FieldKind::Matrix(_)
-                    | FieldKind::State(_)
-                    | FieldKind::Let(_)
-                    | FieldKind::Derived { .. }
-                    | FieldKind::Child { .. } => return None,
-                },
-                super::scope::Home::Config | super::scope::Home::Op(_) => return None,
-            },
+            Item::Growing(_) => "[]".into(),
+            Item::Children(children) => format!("[block {}]", self.checker.block_name(children.block)),
             Item::Section(name) => format!("section {name}"),
             Item::Unit | Item::Poison => return None,
         })

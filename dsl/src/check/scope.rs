@@ -20,15 +20,17 @@ pub(crate) type Checked<T> = Result<T, Reported>;
 /// What an expression is while it is lowered.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
-    /// A tensor or a matrix.
+    /// A tensor, a matrix, or a list of tensors that is as long as a dim.
     Value(ValueId),
     Load(Load),
     Tuple(Vec<Item>),
-    /// A list literal that holds tensors.
+    /// A list literal that holds tensors, each of its own type.
     List(Vec<Item>),
+    /// `let mut seen = []`, until a loop has filled it.
+    Growing(Growing),
     Child(Child),
     /// An array of children, which only a `for` can use.
-    Children(FieldId),
+    Children(Children),
     /// A config section, which only `.field` can use.
     Section(String),
     /// The value of a body without one.
@@ -45,6 +47,32 @@ pub(crate) struct Child {
     pub arguments: Vec<Load>,
 }
 
+/// An array of children: `arguments` may use `variable`, everything else is as seen from here.
+#[derive(Debug, Clone)]
+pub(crate) struct Children {
+    pub array: Receiver,
+    pub block: BlockId,
+    pub arguments: Vec<Load>,
+    pub variable: LocalId,
+    pub low: Load,
+    pub high: Load,
+}
+
+/// An empty list. Only a loop that stands directly in the region of its `let` may fill it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Growing {
+    /// How many regions are open there.
+    pub region: usize,
+}
+
+/// A turn of a loop, and what it adds to which lists.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    /// How many regions are open in the loop's body.
+    pub region: usize,
+    pub pushed: Vec<(ast::Name, ValueId)>,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Binding {
     pub item: Item,
@@ -55,6 +83,8 @@ pub(crate) struct Binding {
 /// A load-stage local.
 #[derive(Debug, Clone)]
 pub(crate) struct Local {
+    /// What the author calls it.
+    pub name: String,
     /// Of a variable its name, of a `let` the text of its value.
     pub text: String,
     pub value: Option<Load>,
@@ -101,6 +131,8 @@ pub(crate) struct Lowering<'c, 'a> {
     pub scopes: Vec<HashMap<String, Binding>>,
     pub values: Vec<Value>,
     pub regions: Vec<Vec<Statement>>,
+    /// The loops around, innermost last.
+    pub turns: Vec<Turn>,
     /// Lengths of list parameters that declare one.
     pub lengths: HashMap<String, Dim>,
     /// Conditions that hold here, as canonical text.
@@ -128,6 +160,7 @@ impl<'c, 'a> Lowering<'c, 'a> {
             scopes: vec![HashMap::new()],
             values: Vec::new(),
             regions: vec![Vec::new()],
+            turns: Vec::new(),
             lengths: HashMap::new(),
             facts,
             equations,
@@ -141,11 +174,6 @@ impl<'c, 'a> Lowering<'c, 'a> {
 
     pub fn fail<T>(&mut self, code: Code, span: Span, message: impl Into<String>) -> Checked<T> {
         Err(self.error(Diagnostic::new(code, span, message)))
-    }
-
-    pub fn unsupported<T>(&mut self, span: Span, what: &str) -> Checked<T> {
-        let message = format!("{what} is not supported yet");
-        Err(self.error(Diagnostic::new(Code::NotSupportedYet, span, message)))
     }
 
     /// Binds a local name. `_` binds nothing.
@@ -199,7 +227,7 @@ impl<'c, 'a> Lowering<'c, 'a> {
         while self.find(&text).is_some() {
             text.push('\'');
         }
-        self.new_local(Local { text, value: None, dim: None, length: None })
+        self.new_local(Local { name: name.to_string(), text, value: None, dim: None, length: None })
     }
 
     pub fn new_value(&mut self, ty: Type, span: Span) -> ValueId {
@@ -236,6 +264,13 @@ impl<'c, 'a> Lowering<'c, 'a> {
                     .label("a `Q`")
                     .help("multiply by it with `linear(x, w)`, or take rows with `lookup(w, ids)`"),
             )),
+            Type::List { .. } => {
+                let found = self.describe(&Item::Value(value));
+                Err(self.error(
+                    Diagnostic::new(Code::TypeMismatch, span, format!("a tensor is needed here, this is {found}"))
+                        .help("take one with `list[i]`, or all of them with `concat(list, axis)`"),
+                ))
+            }
         }
     }
 

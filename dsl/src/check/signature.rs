@@ -99,8 +99,7 @@ impl Lowering<'_, '_> {
         self.bind_free_dims(&mut signature, parameters, result.map_or(span, |r| r.span))?;
         if let Home::Op(_) = self.home {
             let float = |p: &SignatureParameter| match &p.ty {
-                ParameterType::Value(Type::Tensor(ty)) => ty.dtype == DType::F,
-                ParameterType::Value(Type::Matrix(_)) => true,
+                ParameterType::Value(ty) => ty.dtype().is_none_or(|dtype| dtype == DType::F),
                 ParameterType::Load { .. } => false,
             };
             if let Some(i) = signature.parameters.iter().position(float) {
@@ -122,6 +121,7 @@ impl Lowering<'_, '_> {
         let ty = match self.collecting(|this| this.written(&parameter.ty))? {
             Written::Tensor(ty) => ParameterType::Value(Type::Tensor(ty)),
             Written::Matrix(shape) => ParameterType::Value(Type::Matrix(shape)),
+            Written::List { item, length } => ParameterType::Value(Type::List { item, length }),
             Written::Load { ty, length } => ParameterType::Load { ty, length },
             Written::Tuple(_) => {
                 return self.fail(Code::TypeMismatch, parameter.ty.span, "a parameter is one value, not a tuple");
@@ -138,7 +138,7 @@ impl Lowering<'_, '_> {
             }
         };
         if parameter.mutable && matches!(ty, ParameterType::Load { .. }) {
-            return self.unsupported(parameter.name.span, "a mutable load value");
+            return Err(self.load_value_changes(&parameter.name));
         }
         Ok(SignatureParameter { name: parameter.name.clone(), mutable: parameter.mutable, ty, default })
     }
@@ -147,14 +147,21 @@ impl Lowering<'_, '_> {
         Ok(match written {
             Written::Tensor(ty) => Results::Values(vec![Type::Tensor(ty)]),
             Written::Matrix(shape) => Results::Values(vec![Type::Matrix(shape)]),
+            Written::List { item, length } => Results::Values(vec![Type::List { item, length }]),
             Written::Load { ty, length } => Results::Load { ty, length },
             Written::Tuple(items) => {
                 let mut types = Vec::new();
                 for item in items {
                     match item {
                         Written::Tensor(ty) => types.push(Type::Tensor(ty)),
-                        Written::Matrix(_) | Written::Load { .. } | Written::Tuple(_) => {
-                            return self.unsupported(span, "a tuple of anything but tensors");
+                        Written::Matrix(shape) => types.push(Type::Matrix(shape)),
+                        Written::List { item, length } => types.push(Type::List { item, length }),
+                        Written::Load { .. } | Written::Tuple(_) => {
+                            return self.fail(
+                                Code::TypeMismatch,
+                                span,
+                                "the values of a tuple are tensors, matrices and lists of tensors",
+                            );
                         }
                     }
                 }
@@ -175,12 +182,16 @@ impl Lowering<'_, '_> {
         };
         for (i, parameter) in signature.parameters.iter().enumerate() {
             match &parameter.ty {
-                ParameterType::Value(Type::Tensor(TensorType { shape, .. }) | Type::Matrix(shape)) => {
+                ParameterType::Value(ty) => {
+                    let shape = ty.shape();
                     if shape.pack && signature.pack.is_none() {
                         signature.pack = Some(PackSource { parameter: i, trailing: shape.dims.len() });
                     }
                     for (axis, dim) in shape.dims.iter().enumerate() {
                         bind(dim, DimSource::Axis { parameter: i, axis: axis as i32 - shape.dims.len() as i32 });
+                    }
+                    if let Type::List { length, .. } = ty {
+                        bind(length, DimSource::Length { parameter: i });
                     }
                 }
                 ParameterType::Load { length: Some(length), .. } => bind(length, DimSource::Length { parameter: i }),
@@ -190,9 +201,7 @@ impl Lowering<'_, '_> {
         let mut failed = None;
         for (parameter, written) in signature.parameters.iter().zip(written) {
             let dims: Vec<&Dim> = match &parameter.ty {
-                ParameterType::Value(Type::Tensor(TensorType { shape, .. }) | Type::Matrix(shape)) => {
-                    shape.dims.iter().collect()
-                }
+                ParameterType::Value(ty) => ty.dims().collect(),
                 ParameterType::Load { length, .. } => length.iter().collect(),
             };
             for name in unbound(&dims, &free) {
@@ -206,14 +215,7 @@ impl Lowering<'_, '_> {
             }
         }
         if let Results::Values(types) = &signature.results {
-            let shapes: Vec<&Shape> = types
-                .iter()
-                .map(|ty| match ty {
-                    Type::Tensor(ty) => &ty.shape,
-                    Type::Matrix(shape) => shape,
-                })
-                .collect();
-            let dims: Vec<&Dim> = shapes.iter().flat_map(|s| &s.dims).collect();
+            let dims: Vec<&Dim> = types.iter().flat_map(Type::dims).collect();
             for name in unbound(&dims, &free) {
                 let runtime = name == "T" && matches!(self.home, Home::Block(_));
                 if !runtime {
@@ -227,7 +229,7 @@ impl Lowering<'_, '_> {
                 }
                 free.push(FreeDim { name, source: DimSource::Positions });
             }
-            if shapes.iter().any(|s| s.pack) && signature.pack.is_none() {
+            if types.iter().any(|ty| ty.shape().pack) && signature.pack.is_none() {
                 failed = Some(
                     self.error(
                         Diagnostic::new(Code::UnboundDim, result, "nothing binds `..` of the result")

@@ -14,6 +14,7 @@ use crate::{
 pub(crate) enum Written {
     Tensor(TensorType),
     Matrix(Shape),
+    List { item: TensorType, length: Dim },
     Load { ty: LoadType, length: Option<Dim> },
     Tuple(Vec<Written>),
 }
@@ -68,7 +69,18 @@ pub(crate) fn type_text(ty: &Type) -> String {
     match ty {
         Type::Tensor(ty) => tensor_text(ty),
         Type::Matrix(shape) => format!("Q[{}]", shape_text(shape)),
+        Type::List { item, length } => format!("[{}; {length}]", tensor_text(item)),
     }
+}
+
+/// For people: with what it is.
+pub(crate) fn value_text(ty: &Type) -> String {
+    let what = match ty {
+        Type::Tensor(_) => "a tensor",
+        Type::Matrix(_) => "a matrix",
+        Type::List { .. } => "a list of tensors",
+    };
+    format!("{what} {}", type_text(ty))
 }
 
 fn load_type(name: &str) -> Option<LoadType> {
@@ -106,9 +118,18 @@ impl Lowering<'_, '_> {
                     let length = length.as_ref().map(|l| self.dim(l)).transpose()?;
                     Ok(Written::Load { ty: LoadType::List(Box::new(ty)), length })
                 }
-                Written::Tensor(_) | Written::Matrix(_) | Written::Tuple(_) => {
-                    self.unsupported(ty.span, "a list of tensors")
-                }
+                Written::Tensor(tensor) => match length {
+                    Some(length) => Ok(Written::List { item: tensor, length: self.dim(length)? }),
+                    None => Err(self.error(
+                        Diagnostic::new(Code::ListLength, ty.span, "a list of tensors needs its length")
+                            .help(format!("write it as a dim, such as `[{}; depth]`", tensor_text(&tensor))),
+                    )),
+                },
+                Written::Matrix(_) | Written::Tuple(_) | Written::List { .. } => self.fail(
+                    Code::TypeMismatch,
+                    item.span,
+                    "a list holds load values or tensors, and no matrices, tuples or lists of tensors",
+                ),
             },
             ast::TypeKind::Named { name, shape } => self.named_type(name, shape.as_deref(), ty.span, depth),
         }

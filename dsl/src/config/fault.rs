@@ -4,7 +4,7 @@ use std::fmt;
 
 pub use super::json::Mismatch;
 use super::{Origin, listed};
-use crate::load::Val;
+use crate::{diagnostic::Code, load::Val};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigFault {
@@ -46,6 +46,19 @@ pub enum FaultKind {
 }
 
 impl ConfigFault {
+    /// Its row of the code table, for `explain`.
+    pub fn code(&self) -> Code {
+        match self.kind {
+            FaultKind::Require { .. } => Code::RequireFailed,
+            FaultKind::NotAnObject(_)
+            | FaultKind::NoValue { .. }
+            | FaultKind::NoSection { .. }
+            | FaultKind::Value { .. }
+            | FaultKind::Evaluation { .. }
+            | FaultKind::UnknownLimit { .. } => Code::ConfigField,
+        }
+    }
+
     /// One or two sentences; `file` is the config file's name as people know it.
     pub fn display<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
         Shown { fault: self, file }

@@ -61,6 +61,7 @@ codes! {
     TensorCondition = 0206, "a tensor as a condition";
     NotCallable = 0207, "a call of something that cannot be called";
     WrongStage = 0208, "a value that is known too late";
+    ListLength = 0209, "a list of tensors without a length";
 
     DimMismatch = 0301, "dims that are not provably equal";
     RankMismatch = 0302, "a wrong number of axes";

@@ -15,13 +15,26 @@ use crate::{
 pub(super) enum Cell<T> {
     Tensor(T),
     Matrix(Matrix<T>),
+    /// Of one type.
+    List(Vec<T>),
 }
 
 impl<T: Typed> Cell<T> {
+    /// For faults.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Cell::Tensor(_) => "a tensor",
+            Cell::Matrix(_) => "a matrix",
+            Cell::List(_) => "a list",
+        }
+    }
+
+    /// Of a list: of its first item.
     pub fn shape(&self) -> &[usize] {
         match self {
             Cell::Tensor(tensor) => tensor.shape(),
             Cell::Matrix(matrix) => &matrix.shape,
+            Cell::List(items) => items.first().map_or(&[], Typed::shape),
         }
     }
 }

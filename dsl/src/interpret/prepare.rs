@@ -21,7 +21,8 @@ impl From<LoadError> for Unprepared {
     }
 }
 
-/// Matrix primitives are `None`: they choose among values and compute nothing.
+/// Primitives of matrices and the items of lists are `None`: they choose among values and compute nothing. The operands of
+/// a concatenated list are its items.
 pub(super) fn prepare<T: Typed>(
     prim: &Prim,
     operands: &[&[usize]],
@@ -52,6 +53,7 @@ pub(super) fn prepare<T: Typed>(
         }
         Prim::Broadcast => Primitive::Broadcast,
         Prim::Concat { axis: a } => Primitive::Concat { axis: axis(*a)? },
+        Prim::ConcatList { axis: a } => Primitive::Concat { axis: axis(*a)? },
         Prim::Slice(slots) => Primitive::Slice(cuts(slots, first()?, frame)?),
         Prim::Reduce { op, axes } => {
             let axes = axes.iter().map(|a| axis(*a)).collect::<Result<_, _>>()?;
@@ -69,7 +71,8 @@ pub(super) fn prepare<T: Typed>(
         | Prim::MatrixBytes
         | Prim::MatrixScales
         | Prim::MatrixBiases
-        | Prim::MatrixRows => {
+        | Prim::MatrixRows
+        | Prim::Item(_) => {
             return Ok(None);
         }
     }))

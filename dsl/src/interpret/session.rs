@@ -131,6 +131,7 @@ pub fn run_op(
             };
             Operand::Matrix(Matrix { shape, store, weight })
         }
+        Operand::List(items) => Operand::List(items.into_iter().map(|item| numeric.input(item)).collect()),
         Operand::Load(value) => Operand::Load(value),
     };
     let operands = operands.into_iter().map(held).collect();

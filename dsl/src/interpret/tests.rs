@@ -300,9 +300,10 @@ fn model() -> Program {
     forward.body = Region {
         statements: vec![Statement::For {
             outs: vec![ValueId(4)],
-            over: LoopOver::Children { item: LocalId(1), field: FieldId(0) },
+            over: LoopOver::Children { item: LocalId(1), array: Receiver::Field(vec![FieldId(0)]) },
             index: None,
             carried: vec![Carried { initial: ValueId(0), inner: ValueId(2) }],
+            collected: vec![],
             body: Region {
                 statements: vec![Statement::CallBlock {
                     outs: vec![ValueId(3)],

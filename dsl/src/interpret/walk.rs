@@ -10,9 +10,9 @@ use crate::{
     bind::{Bindings, Instance, Slot, WeightId},
     config::Resolved,
     ir::{
-        Argument, Carried, DType, DimSource, FieldId, FieldKind, FloatSource, Function, Load, LoopOver, OpId, OpKind,
-        ParameterKind, PatternPart, Prim, Program, Receiver, Region, Shape, Statement, TwinBackend, TwinTarget, Type,
-        ValueId,
+        Argument, Carried, Collected, DType, DimSource, FieldId, FieldKind, FloatSource, Function, Load, LoopOver,
+        OpId, OpKind, ParameterKind, PatternPart, Prim, Program, Receiver, Region, Shape, Statement, TwinBackend,
+        TwinTarget, Type, ValueId,
     },
     load::{self, LoadError, LoadErrorKind, Val},
     source::Span,
@@ -43,6 +43,7 @@ type Values<D> = Vec<Cell<<D as Domain>::Tensor>>;
 pub enum Operand<T> {
     Tensor(T),
     Matrix(Matrix<T>),
+    List(Vec<T>),
     Load(Val),
 }
 
@@ -51,6 +52,7 @@ impl<T> From<Cell<T>> for Operand<T> {
         match cell {
             Cell::Tensor(tensor) => Operand::Tensor(tensor),
             Cell::Matrix(matrix) => Operand::Matrix(matrix),
+            Cell::List(items) => Operand::List(items),
         }
     }
 }
@@ -138,28 +140,43 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         what: &str,
     ) -> Result<(), Fault> {
         let declared = frame.function.value(value);
-        let (dtype, shape) = match (&declared.ty, cell) {
-            (Type::Tensor(ty), Cell::Tensor(_)) => (Some(frame.dtype(ty.dtype)), &ty.shape),
-            (Type::Matrix(shape), Cell::Matrix(_)) => (None, shape),
-            (Type::Tensor(_), Cell::Matrix(_)) => {
-                return Err(self.fault(declared.span, format!("{what} is a matrix where a tensor is declared")));
+        let fault = |found: String, wanted: String| {
+            self.fault(declared.span, format!("{what} is {found} where {wanted} is declared"))
+        };
+        let items = match (&declared.ty, cell) {
+            (Type::Tensor(_), Cell::Tensor(tensor)) => std::slice::from_ref(tensor),
+            (Type::Matrix(_), Cell::Matrix(_)) => &[],
+            (Type::List { length, .. }, Cell::List(items)) => {
+                let expected = load::extent(length, declared.span, frame).map_err(|e| self.load(e))?;
+                if expected != items.len() {
+                    return Err(fault(format!("a list of {}", items.len()), format!("one of {expected}")));
+                }
+                items
             }
-            (Type::Matrix(_), Cell::Tensor(_)) => {
-                return Err(self.fault(declared.span, format!("{what} is a tensor where a matrix is declared")));
+            (ty, cell) => {
+                let wanted = match ty {
+                    Type::Tensor(_) => "a tensor",
+                    Type::Matrix(_) => "a matrix",
+                    Type::List { .. } => "a list",
+                };
+                return Err(fault(cell.kind().into(), wanted.into()));
             }
         };
-        let expected = self.shape(shape, declared.span, frame)?;
-        let found = match cell {
-            Cell::Tensor(tensor) => Some(tensor.dtype()),
-            Cell::Matrix(_) => None,
+        let expected = self.shape(declared.ty.shape(), declared.span, frame)?;
+        let name = |dtype: Option<DType>| dtype.map_or("Q".into(), |d| format!("{d:?}").to_lowercase());
+        let dtype = declared.ty.dtype().map(|dtype| frame.dtype(dtype));
+        let different = |found: Option<DType>, shape: &[usize]| {
+            fault(format!("{}{shape:?}", name(found)), format!("{}{expected:?}", name(dtype)))
         };
-        if dtype != found || expected != cell.shape() {
-            let name = |dtype: Option<DType>| dtype.map_or("Q".into(), |d| format!("{d:?}").to_lowercase());
-            let message =
-                format!("{what} is {}{:?} where {}{expected:?} is declared", name(found), cell.shape(), name(dtype));
-            return Err(self.fault(declared.span, message));
+        if let Cell::Matrix(matrix) = cell
+            && matrix.shape != expected
+        {
+            return Err(different(None, &matrix.shape));
         }
-        Ok(())
+        match items.iter().find(|item| Some(item.dtype()) != dtype || item.shape() != expected) {
+            Some(item) => Err(different(Some(item.dtype()), item.shape())),
+            None => Ok(()),
+        }
     }
 
     fn function(
@@ -218,19 +235,25 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                 }
                 (ParameterKind::Value(value), Operand::Tensor(tensor)) => (*value, Cell::Tensor(tensor)),
                 (ParameterKind::Value(value), Operand::Matrix(matrix)) => (*value, Cell::Matrix(matrix)),
+                (ParameterKind::Value(value), Operand::List(items)) => (*value, Cell::List(items)),
                 (ParameterKind::Value(_), Operand::Load(_))
-                | (ParameterKind::Load(_), Operand::Tensor(_) | Operand::Matrix(_)) => {
+                | (ParameterKind::Load(_), Operand::Tensor(_) | Operand::Matrix(_) | Operand::List(_)) => {
                     let message = format!("argument `{}` of `{}` is of the wrong stage", parameter.name, frame.origin);
                     return Err(self.fault(span, message));
                 }
             };
-            if let (FloatSource::Parameter(source), Cell::Tensor(tensor)) = (function.float, &cell)
+            let (first, length) = match &cell {
+                Cell::Tensor(tensor) => (Some(tensor), None),
+                Cell::Matrix(_) => (None, None),
+                Cell::List(items) => (items.first(), Some(items.len())),
+            };
+            if let (FloatSource::Parameter(source), Some(first)) = (function.float, first)
                 && source == at
             {
-                frame.float = tensor.dtype();
+                frame.float = first.dtype();
             }
-            shapes.push(Some(cell.shape().to_vec()));
-            lengths.push(None);
+            shapes.push(if length == Some(0) { None } else { Some(cell.shape().to_vec()) });
+            lengths.push(length);
             values.push((value, parameter.name.as_str()));
             frame.set(value, cell);
         }
@@ -279,9 +302,9 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
     fn tensor(&self, value: ValueId, frame: &Frame<'_, D::Tensor>) -> Result<D::Tensor, Fault> {
         match self.cell(value, frame)? {
             Cell::Tensor(tensor) => Ok(tensor),
-            Cell::Matrix(_) => {
+            other @ (Cell::Matrix(_) | Cell::List(_)) => {
                 let span = frame.function.value(value).span;
-                Err(self.fault(span, format!("value {} of `{}` is a matrix", value.0, frame.origin)))
+                Err(self.fault(span, format!("value {} of `{}` is {}", value.0, frame.origin, other.kind())))
             }
         }
     }
@@ -354,8 +377,15 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                 let results = self.region(if holds { then } else { otherwise }, frame)?;
                 self.assign(outs, results, frame);
             }
-            Statement::For { outs, over, index, carried, body } => {
+            Statement::List { out, items } => {
+                let items = items.iter().map(|item| self.tensor(*item, frame)).collect::<Result<_, _>>()?;
+                let cell = Cell::List(items);
+                self.check(*out, &cell, frame, "this list")?;
+                frame.set(*out, cell);
+            }
+            Statement::For { outs, over, index, carried, collected, body } => {
                 let turns = self.turns(over, frame)?;
+                let mut lists: Vec<Vec<D::Tensor>> = vec![Vec::new(); collected.len()];
                 for Carried { initial, inner } in carried {
                     let cell = self.cell(*initial, frame)?;
                     frame.set(*inner, cell);
@@ -371,10 +401,21 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                         (Turn::Child(child), LoopOver::Children { item, .. }) => {
                             frame.items.insert(*item, child);
                         }
-                        (Turn::Val(_), LoopOver::Children { .. })
-                        | (Turn::Child(_), LoopOver::Range { .. } | LoopOver::List { .. }) => {}
+                        (Turn::Tensor(tensor), LoopOver::Values { item, .. }) => {
+                            frame.set(*item, Cell::Tensor(tensor));
+                        }
+                        // `turns` gives what `over` runs over.
+                        (Turn::Val(_), LoopOver::Children { .. } | LoopOver::Values { .. })
+                        | (Turn::Child(_), LoopOver::Range { .. } | LoopOver::List { .. } | LoopOver::Values { .. })
+                        | (
+                            Turn::Tensor(_),
+                            LoopOver::Range { .. } | LoopOver::List { .. } | LoopOver::Children { .. },
+                        ) => {}
                     }
                     let results = self.region(body, frame)?;
+                    for (Collected { item, .. }, list) in collected.iter().zip(&mut lists) {
+                        list.push(self.tensor(*item, frame)?);
+                    }
                     for (Carried { inner, .. }, cell) in carried.iter().zip(results) {
                         frame.set(*inner, cell);
                     }
@@ -383,12 +424,17 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                     let cell = self.cell(*inner, frame)?;
                     frame.set(*out, cell);
                 }
+                for (Collected { out, .. }, list) in collected.iter().zip(lists) {
+                    let cell = Cell::List(list);
+                    self.check(*out, &cell, frame, "this list")?;
+                    frame.set(*out, cell);
+                }
             }
         }
         Ok(())
     }
 
-    fn turns(&self, over: &LoopOver, frame: &Frame<'p, D::Tensor>) -> Result<Vec<Turn<'p>>, Fault> {
+    fn turns(&self, over: &LoopOver, frame: &Frame<'p, D::Tensor>) -> Result<Vec<Turn<'p, D::Tensor>>, Fault> {
         match over {
             LoopOver::Range { low, high, .. } => {
                 let bound = |l: &Load| match self.evaluate(l, frame)? {
@@ -401,12 +447,30 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                 Val::List(items) => Ok(items.into_iter().map(Turn::Val).collect()),
                 other => Err(self.kind(list, "a list", other)),
             },
-            LoopOver::Children { field, .. } => match frame.instance.and_then(|i| i.slot(*field)) {
-                Some(Slot::Children(children)) => Ok(children.iter().map(Turn::Child).collect()),
-                Some(Slot::Absent | Slot::Weight(_) | Slot::Child(_) | Slot::State(_) | Slot::Let(_)) | None => {
-                    Err(self.fault(frame.function.span, format!("`{}` loops over no array", frame.origin)))
+            LoopOver::Children { array, .. } => {
+                let (start, path) = match array {
+                    Receiver::Field(path) => (frame.instance, path),
+                    Receiver::Item { item, path } => (frame.items.get(item).copied(), path),
+                };
+                let slot = path.split_last().and_then(|(last, path)| start?.child(path)?.slot(*last));
+                match slot {
+                    Some(Slot::Children(children)) => Ok(children.iter().map(Turn::Child).collect()),
+                    Some(Slot::Absent | Slot::Weight(_) | Slot::Child(_) | Slot::State(_) | Slot::Let(_)) | None => {
+                        Err(self.fault(frame.function.span, format!("`{}` loops over no array", frame.origin)))
+                    }
                 }
-            },
+            }
+            LoopOver::Values { list, .. } => Ok(self.list(*list, frame)?.into_iter().map(Turn::Tensor).collect()),
+        }
+    }
+
+    fn list(&self, value: ValueId, frame: &Frame<'_, D::Tensor>) -> Result<Vec<D::Tensor>, Fault> {
+        match self.cell(value, frame)? {
+            Cell::List(items) => Ok(items),
+            other @ (Cell::Tensor(_) | Cell::Matrix(_)) => {
+                let span = frame.function.value(value).span;
+                Err(self.fault(span, format!("value {} of `{}` is {}", value.0, frame.origin, other.kind())))
+            }
         }
     }
 
@@ -446,7 +510,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         };
         let whole = arguments.iter().map(|argument| match argument {
             Operand::Matrix(matrix) => matrix.weight,
-            Operand::Tensor(_) | Operand::Load(_) => None,
+            Operand::Tensor(_) | Operand::List(_) | Operand::Load(_) => None,
         });
         let weights: Option<Vec<_>> = whole.collect();
         if let Some(kept) = weights.as_ref().and_then(|weights| self.domain.recall(id, weights)) {
@@ -472,7 +536,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         if let Some(weights) = weights.filter(|w| !w.is_empty() && self.probes == probes) {
             let tensors = results.iter().map(|cell| match cell {
                 Cell::Tensor(tensor) => Some(tensor.clone()),
-                Cell::Matrix(_) => None,
+                Cell::Matrix(_) | Cell::List(_) => None,
             });
             if let Some(tensors) = tensors.collect::<Option<Vec<_>>>() {
                 self.domain.keep(id, &weights, &tensors);
@@ -493,6 +557,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                 let shape = self.over.bindings.weights[id.0].shape.iter().map(|n| *n as usize).collect();
                 Ok(Cell::Matrix(Matrix { shape, store, weight: Some(*id) }))
             }
+            (Type::List { .. }, _) => Err(self.fault(declared.span, "a weight where a list is declared")),
             (Type::Tensor(_), Store::Packed { .. }) => {
                 Err(self.fault(declared.span, "a packed matrix where a tensor is declared"))
             }
@@ -507,7 +572,13 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         span: Span,
         frame: &Frame<'p, D::Tensor>,
     ) -> Result<Cell<D::Tensor>, Fault> {
-        let cells: Values<D> = arguments.iter().map(|v| self.cell(*v, frame)).collect::<Result<_, _>>()?;
+        let mut cells: Values<D> = arguments.iter().map(|v| self.cell(*v, frame)).collect::<Result<_, _>>()?;
+        if let (Prim::Item(at), [list]) = (op, arguments) {
+            return self.item(at, *list, span, frame);
+        }
+        if let (Prim::ConcatList { .. }, [list]) = (op, arguments) {
+            cells = self.list(*list, frame)?.into_iter().map(Cell::Tensor).collect();
+        }
         let shapes: Vec<&[usize]> = cells.iter().map(Cell::shape).collect();
         let prepared = prepare(op, &shapes, frame).map_err(|error| match error {
             Unprepared::Load(error) => self.load(error),
@@ -522,7 +593,9 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         let (dtype, shape) = (frame.dtype(ty.dtype), self.shape(&ty.shape, span, frame)?);
         let operands = cells.iter().map(|cell| match cell {
             Cell::Tensor(tensor) => Ok(tensor),
-            Cell::Matrix(_) => Err(self.fault(span, format!("{} of a matrix", primitive.name()))),
+            Cell::Matrix(_) | Cell::List(_) => {
+                Err(self.fault(span, format!("{} of {}", primitive.name(), cell.kind())))
+            }
         });
         let operands: Vec<&D::Tensor> = operands.collect::<Result<_, _>>()?;
         // A conversion to the dtype a value has is no op, also where only the run knows.
@@ -534,6 +607,24 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         let application = Application { primitive: &primitive, dtype, shape: &shape, span, origin: &frame.origin };
         let result = self.domain.apply(&application, &operands);
         result.map(Cell::Tensor).map_err(|m| self.fault(span, format!("{}: {m}", primitive.name())))
+    }
+
+    fn item(
+        &self,
+        at: &Load,
+        list: ValueId,
+        span: Span,
+        frame: &Frame<'_, D::Tensor>,
+    ) -> Result<Cell<D::Tensor>, Fault> {
+        let mut items = self.list(list, frame)?;
+        let index = match self.evaluate(at, frame)? {
+            Val::Int(n) => n,
+            other => return Err(self.kind(at, "an integer", other)),
+        };
+        match usize::try_from(index).ok().filter(|i| *i < items.len()) {
+            Some(i) => Ok(Cell::Tensor(items.swap_remove(i))),
+            None => Err(self.load(LoadError::new(span, LoadErrorKind::Index { index, length: items.len() }))),
+        }
     }
 
     fn matrix(
@@ -598,14 +689,16 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
 }
 
 fn tensors<T>(cells: Vec<Cell<T>>) -> Vec<T> {
-    let tensors = cells.into_iter().filter_map(|cell| match cell {
-        Cell::Tensor(tensor) => Some(tensor),
-        Cell::Matrix(_) => None,
+    let tensors = cells.into_iter().flat_map(|cell| match cell {
+        Cell::Tensor(tensor) => vec![tensor],
+        Cell::Matrix(_) => Vec::new(),
+        Cell::List(items) => items,
     });
     tensors.collect()
 }
 
-enum Turn<'p> {
+enum Turn<'p, T> {
     Val(Val),
     Child(&'p Instance),
+    Tensor(T),
 }

@@ -101,7 +101,7 @@ pub struct Parameter {
 
 #[derive(Debug, Clone)]
 pub enum ParameterKind {
-    /// Tensor or matrix: its value inside the function.
+    /// Tensor, matrix or list of tensors: its value inside the function.
     Value(ValueId),
     Load(LoadType),
 }
@@ -114,9 +114,10 @@ pub struct FreeDim {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DimSource {
-    /// Axis `axis` of parameter number `parameter`, counted from the back (-1 is the last). Matrices: of the dense shape.
+    /// Axis `axis` of parameter number `parameter`, counted from the back (-1 is the last). Matrices: of the dense shape;
+    /// lists of tensors: of their first item.
     Axis { parameter: usize, axis: i32 },
-    /// The length of a load list parameter.
+    /// The length of a list parameter, of load values or of tensors.
     Length { parameter: usize },
     /// `T`: the positions that the state shows in this call.
     Positions,
@@ -205,11 +206,17 @@ pub enum Statement {
         then: Region,
         otherwise: Region,
     },
+    /// A literal list as a value; all items have one type.
+    List {
+        out: ValueId,
+        items: Vec<ValueId>,
+    },
     For {
         outs: Vec<ValueId>,
         over: LoopOver,
         index: Option<LocalId>,
         carried: Vec<Carried>,
+        collected: Vec<Collected>,
         body: Region,
     },
 }
@@ -220,6 +227,13 @@ pub enum Statement {
 pub struct Carried {
     pub initial: ValueId,
     pub inner: ValueId,
+}
+
+/// A list that the loop fills: each turn adds `item`, a value of its body, to `out`.
+#[derive(Debug, Clone)]
+pub struct Collected {
+    pub item: ValueId,
+    pub out: ValueId,
 }
 
 #[derive(Debug, Clone)]
@@ -233,10 +247,15 @@ pub enum LoopOver {
         variable: LocalId,
         list: Load,
     },
-    /// An array of children; inside, [`Receiver::Item`] with the same `item` is the current one.
+    /// An array of children, the last field of `array`; inside, [`Receiver::Item`] with the same `item` is the current one.
     Children {
         item: LocalId,
-        field: FieldId,
+        array: Receiver,
+    },
+    /// A list of tensors; inside, `item` is the current one.
+    Values {
+        item: ValueId,
+        list: ValueId,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Load-stage expressions: what is known when a checkpoint is opened, and the sizes of a call.
 
-use super::{ConfigPath, FieldId, LocalId, OpId, ValueId};
+use super::{ConfigPath, FieldId, LocalId, OpId, PatternPart, ValueId};
 use crate::{dim::Dim, source::Span};
 
 /// A value known when a checkpoint is opened, or (through [`LoadKind::Free`] and [`LoadKind::Size`]) the sizes of a call.
@@ -28,6 +28,8 @@ pub enum LoadKind {
     Float(f64),
     Bool(bool),
     Text(String),
+    /// `"{at}.{i}"`: see [`Load::text`].
+    Format(Vec<PatternPart>),
     Pi,
     Config(ConfigPath),
     /// A load parameter of the enclosing op, function, or block, by name.
@@ -137,6 +139,29 @@ pub enum LoadFunction {
 }
 
 impl Load {
+    /// Text with holes, in its simplest form: holes that hold a literal are filled, and text without holes is a literal.
+    pub fn text(parts: Vec<PatternPart>, span: Span) -> Load {
+        let mut whole: Vec<PatternPart> = Vec::new();
+        let mut add = |part| match (whole.last_mut(), part) {
+            (Some(PatternPart::Text(before)), PatternPart::Text(more)) => before.push_str(&more),
+            (_, part) => whole.push(part),
+        };
+        for part in parts {
+            match part {
+                PatternPart::Hole(Load { kind: LoadKind::Text(text), .. }) => add(PatternPart::Text(text)),
+                PatternPart::Hole(Load { kind: LoadKind::Int(n), .. }) => add(PatternPart::Text(n.to_string())),
+                PatternPart::Hole(Load { kind: LoadKind::Format(inner), .. }) => inner.into_iter().for_each(&mut add),
+                part @ (PatternPart::Text(_) | PatternPart::Hole(_)) => add(part),
+            }
+        }
+        let kind = match whole.as_slice() {
+            [] => LoadKind::Text(String::new()),
+            [PatternPart::Text(text)] => LoadKind::Text(text.clone()),
+            _ => LoadKind::Format(whole),
+        };
+        Load { kind, ty: LoadType::Text, span }
+    }
+
     /// Visits every expression that stands directly in this one, those of a dim included.
     pub fn for_each_part(&self, visit: &mut dyn FnMut(&Load)) {
         match &self.kind {
@@ -152,6 +177,10 @@ impl Load {
             | LoadKind::Free(_)
             | LoadKind::Size(_)
             | LoadKind::Matrix(..) => {}
+            LoadKind::Format(parts) => parts.iter().for_each(|part| match part {
+                PatternPart::Text(_) => {}
+                PatternPart::Hole(value) => visit(value),
+            }),
             LoadKind::Dim(dim) => dim.atoms().for_each(|atom| visit(&atom.load)),
             LoadKind::Unary(_, x) => visit(x),
             LoadKind::Binary(_, x, y) | LoadKind::Index(x, y) => [x, y].into_iter().for_each(|part| visit(part)),

@@ -29,6 +29,10 @@ pub enum Prim {
     Concat {
         axis: i32,
     },
+    /// Of the items of a list value, its only operand.
+    ConcatList {
+        axis: i32,
+    },
     /// One slot per trailing axis (all axes when the operand has no `..`); `..` in front is left whole.
     Slice(Vec<SliceSlot>),
     /// The reduced axes stay with size 1.
@@ -67,6 +71,8 @@ pub enum Prim {
     MatrixBiases,
     /// `w, ids` -> matrix: the rows (first axis) of a matrix.
     MatrixRows,
+    /// One tensor of a list value; computes nothing. An index outside the list is a fault of the call.
+    Item(Load),
 }
 
 #[derive(Debug, Clone)]

@@ -3,8 +3,8 @@
 use super::{LoadError, LoadErrorKind, Val, functions, size};
 use crate::{
     ir::{
-        Each, FieldId, Load, LoadBinary, LoadKind, LoadUnary, LocalId, MatrixAttribute, OpId, OpKind, Over, Program,
-        ValueId,
+        Each, FieldId, Load, LoadBinary, LoadKind, LoadUnary, LocalId, MatrixAttribute, OpId, OpKind, Over,
+        PatternPart, Program, ValueId,
     },
     source::Span,
 };
@@ -101,6 +101,16 @@ impl<'a> Evaluation<'a> {
             LoadKind::Float(x) => Val::Float(*x),
             LoadKind::Bool(b) => Val::Bool(*b),
             LoadKind::Text(t) => Val::Text(t.clone()),
+            LoadKind::Format(parts) => {
+                let mut text = String::new();
+                for part in parts {
+                    match part {
+                        PatternPart::Text(t) => text.push_str(t),
+                        PatternPart::Hole(hole) => text.push_str(&self.value(hole)?.in_name()),
+                    }
+                }
+                Val::Text(text)
+            }
             LoadKind::Pi => Val::Float(std::f64::consts::PI),
             LoadKind::Config(path) => self.names.config(path).ok_or_else(|| absent(path.join(".")))?,
             LoadKind::Parameter(name) => self.names.parameter(name).ok_or_else(|| absent(name.clone()))?,

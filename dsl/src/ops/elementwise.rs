@@ -209,9 +209,10 @@ impl Lowering<'_, '_> {
         span: Span,
     ) -> Checked<(ValueId, ValueId)> {
         let one = |this: &mut Self, item: Item, at: Span| -> Checked<ValueId> {
+            let found = this.describe(&item);
             match this.values_of(item, at)?.as_slice() {
                 [value] => Ok(*value),
-                _ => this.fail(Code::TypeMismatch, at, format!("`{what}` takes single tensors")),
+                _ => this.fail(Code::TypeMismatch, at, format!("`{what}` takes single tensors, this is {found}")),
             }
         };
         match (left, right) {

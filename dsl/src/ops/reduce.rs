@@ -79,7 +79,8 @@ fn reduce(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
         "maximum" if is_float(ty.dtype) || is_integer(ty.dtype) => Reduce::Maximum,
         "any" if ty.dtype == DType::Bool => Reduce::Any,
         name => {
-            let message = format!("`{name}` does not take {}", tensor_text(&ty));
+            let takes = if name == "any" { "bools" } else { "numbers" };
+            let message = format!("`{name}` takes {takes}, this is {}", tensor_text(&ty));
             return lowering.fail(Code::DtypeMismatch, x.span, message);
         }
     };

@@ -4,7 +4,7 @@ use super::{Call, Primitive, place_of};
 use crate::{
     ast::{self, ExprKind},
     check::{
-        scope::{Checked, Item, Lowering},
+        scope::{Checked, Item, Lowering, Reported},
         types::dtype_name,
     },
     diagnostic::{Code, Diagnostic},
@@ -184,8 +184,16 @@ fn broadcast(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> 
 
 fn concat(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
     let [parts, axis] = lowering.parameters(call, ["parts", "axis"])?;
-    let Item::List(items) = lowering.expr(parts)? else {
-        return lowering.fail(Code::TypeMismatch, parts.span, "`concat` takes a list of tensors");
+    let items = match lowering.expr(parts)? {
+        Item::List(items) => items,
+        Item::Value(list) if matches!(lowering.ty(list), Type::List { .. }) => {
+            return concat_list(lowering, list, axis, call.span);
+        }
+        other => {
+            let found = lowering.describe(&other);
+            let message = format!("`concat` takes a list of tensors, this is {found}");
+            return lowering.fail(Code::TypeMismatch, parts.span, message);
+        }
     };
     // Where each part is written, for messages.
     let written: Vec<Span> = match &parts.kind {
@@ -234,6 +242,17 @@ fn concat(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
     let mut out = first;
     out.shape.dims[place] = total;
     Ok(Item::Value(lowering.emit(Prim::Concat { axis }, values, out, call.span)))
+}
+
+/// Of a list value: all items have one shape, so the axis is multiplied by the length.
+fn concat_list(lowering: &mut Lowering<'_, '_>, list: ValueId, axis: &ast::Expr, span: Span) -> Checked<Item> {
+    let Type::List { item, length } = lowering.ty(list).clone() else { return Err(Reported) };
+    let axis = lowering.axis(axis, &item.shape)?;
+    let place = place_of(axis, &item.shape);
+    let mut out = item;
+    let total = out.shape.dims[place].times(&length);
+    out.shape.dims[place] = lowering.sound(total, span)?;
+    Ok(Item::Value(lowering.emit(Prim::ConcatList { axis }, vec![list], out, span)))
 }
 
 fn split(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {

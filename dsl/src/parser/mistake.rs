@@ -6,7 +6,7 @@ use super::build::Builder;
 use super::scan::Kind;
 use super::split::Piece;
 use super::words::{RESERVED, Rule, begins_expression, follows_expression, is_operator, thing, token};
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, suggest};
 
 /// `base` is where the text that was parsed begins in the file.
 pub fn explain(error: &Error<Rule>, base: usize, piece: &Piece, builder: &Builder<'_>) -> Diagnostic {
@@ -131,6 +131,9 @@ fn hint(expected: &[Rule], found: &Found<'_>) -> Option<String> {
         ([".", number], _) if begins_with_digit(number) => "a number has digits on both sides of its dot",
         ([".", _], index) if begins_with_digit(index) => "elements are counted in brackets, `x[0]`",
         (_, ".") if begins_with_digit(found.after) => "a number has digits on both sides of its dot",
+        ([word, _], "(") if has(Rule::equals) => {
+            return suggest(word, ["one_of", "index"]).map(|near| format!("did you mean `{near}`?"));
+        }
         _ if found.reserved && has(Rule::truth) => "this word is reserved",
         _ => return None,
     };

@@ -31,11 +31,11 @@ macro_rules! goldens {
         mod $golden {
             use super::*;
 
-            const CASE: Case = Case {
+            static CASE: std::sync::LazyLock<Case> = std::sync::LazyLock::new(|| Case {
                 golden: stringify!($golden),
                 family: $family,
                 processor: None $(.or(Some($processor)))?,
-            };
+            });
 
             #[test]
             fn stages_caches_and_greedy_tokens() {
@@ -64,6 +64,8 @@ goldens! {
     llama: "llama";
     llama_rope3: "llama";
     gemma3_text: "gemma3_text";
+    bailing_moe: "bailing_moe";
+    bailing_moe_v2: "bailing_moe";
 }
 
 impl Case {
@@ -174,7 +176,7 @@ fn half_precision() {
         let (tokens, pictures) = fed(&golden, None, None);
         let mut request = Request::new(&golden, Precision::Single, family, pictures);
         let found = request.forward(&tokens, 0..tokens.len());
-        assert!(request.probes.iter().all(|(_, value)| value.dtype() == family));
+        assert!(request.probes.iter().all(|probe| probe.value.dtype() == family));
         let expected = &golden.numbers["logits"].elements;
         let rms = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
         let off = rms(&mut found.iter().zip(expected).map(|(a, b)| a - b)) / rms(&mut expected.iter().copied());

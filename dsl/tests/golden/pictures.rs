@@ -40,7 +40,8 @@ impl PerToken {
                 ("spans", tensor(DType::I32, vec![1, count], spans))
             }
             PerToken::AxisPositions { axes, next } => {
-                let at = |axis: &Vec<i32>, t: usize| axis.get(t).copied().unwrap_or(next + (t - axis.len()) as i32);
+                let at =
+                    |axis: &Vec<i32>, t: usize| axis.get(t).copied().unwrap_or_else(|| next + (t - axis.len()) as i32);
                 let positions = axes.iter().flat_map(|axis| tokens.clone().map(move |t| at(axis, t))).collect();
                 ("axis_positions", tensor(DType::I32, vec![axes.len(), 1, count], positions))
             }

@@ -22,8 +22,14 @@ pub struct Request {
     pictures: Pictures,
     features: Option<Tensor>,
     /// Of every call so far, in order.
-    pub probes: Vec<(String, Tensor)>,
+    pub probes: Vec<Probe>,
     vocabulary: usize,
+}
+
+pub struct Probe {
+    pub graph: &'static str,
+    pub name: String,
+    pub value: Tensor,
 }
 
 pub fn ints(shape: &[usize], elements: Vec<i32>) -> Tensor {
@@ -68,14 +74,13 @@ impl Request {
     /// `vision` and `attach`, where there are pictures for them.
     fn begin(&mut self, golden: &Golden) {
         if !self.pictures.vision.is_empty() {
-            let outcome = call(&mut self.interpreter, "vision", &self.pictures.vision, &[SLOT], 0);
-            self.probes.extend(outcome.probes);
-            self.features = outcome.results.into_iter().next();
+            let inputs = self.pictures.vision.clone();
+            self.features = self.call("vision", &inputs, 0).into_iter().next();
         }
         if let (Some(count), Some(features)) = (self.pictures.count, &self.features) {
             let room = golden.resolved.named("pictures").and_then(|v| v.as_int()).expect("a limit") as usize;
             let inputs = [("features", filled(features, room)), ("count", ints(&[1], vec![count as i32]))];
-            self.probes.extend(call(&mut self.interpreter, "attach", &inputs, &[SLOT], 0).probes);
+            self.call("attach", &inputs, 0);
         }
     }
 
@@ -84,24 +89,23 @@ impl Request {
         let count = tokens.len();
         let capacity = at.end + SPARE;
         let shape = [1, count];
-        let embedded =
-            call(&mut self.interpreter, "embed", &[("tokens", ints(&shape, tokens.to_vec()))], &[SLOT], capacity);
-        self.probes.extend(embedded.probes);
-        let mut x = embedded.results[0].clone();
+        let mut x = self.call("embed", &[("tokens", ints(&shape, tokens.to_vec()))], capacity).swap_remove(0);
         let rows = self.pictures.feature_rows.get(at.clone()).unwrap_or_default();
         if let (Some(features), true) = (&self.features, rows.iter().any(|row| *row >= 0)) {
             let inputs = [("x", x), ("features", features.clone()), ("feature_rows", ints(&shape, rows.to_vec()))];
-            let merged = call(&mut self.interpreter, "merge", &inputs, &[SLOT], capacity);
-            self.probes.extend(merged.probes);
-            x = merged.results[0].clone();
+            x = self.call("merge", &inputs, capacity).swap_remove(0);
         }
         let positions = at.clone().map(|p| p as i32).collect();
         let mut inputs = vec![("x", x), ("positions", ints(&shape, positions))];
         inputs.extend(self.pictures.tokens.as_ref().map(|tokens| tokens.input(at)));
         inputs.push(("wanted", ints(&shape, (0..count as i32).collect())));
-        let outcome = call(&mut self.interpreter, "forward", &inputs, &[SLOT], capacity);
-        self.probes.extend(outcome.probes);
-        outcome.results[0].to_f64()
+        self.call("forward", &inputs, capacity).swap_remove(0).to_f64()
+    }
+
+    fn call(&mut self, graph: &'static str, inputs: &[(&str, Tensor)], positions: usize) -> Vec<Tensor> {
+        let outcome = call(&mut self.interpreter, graph, inputs, &[SLOT], positions);
+        self.probes.extend(outcome.probes.into_iter().map(|(name, value)| Probe { graph, name, value }));
+        outcome.results
     }
 
     /// Greedy decoding from the token after the prompt: each token fed, with its row of logits.

@@ -1,5 +1,7 @@
 //! The probes of a run beside the stages of the reference.
 
+use std::collections::BTreeMap;
+
 use mgraph_dsl::interpret::{Tensor, Typed};
 
 use crate::{
@@ -13,7 +15,7 @@ pub struct Difference {
     pub what: String,
 }
 
-/// Every stage is probed, in the reference's order, and right.
+/// Every stage is probed, in the reference's order within its graph, and right.
 pub fn hold(golden: &Golden, request: &Request, variant: Option<&str>) {
     if let Some(Difference { stage, what }) = first_difference(golden, request, variant) {
         panic!("{stage}: {what}");
@@ -25,18 +27,16 @@ pub fn first_difference(golden: &Golden, request: &Request, variant: Option<&str
         None => &golden.facts["stages"],
         Some(variant) => &golden.facts["variants"][variant]["stages"],
     };
-    let mut seen = 0;
+    let mut last = BTreeMap::new();
     for stage in texts(stages) {
         let name = variant.map_or_else(|| stage.to_owned(), |variant| format!("{variant}/{stage}"));
         let wrong = |what: String| Some(Difference { stage: name.clone(), what });
-        let (at, found) = match found(request, stage) {
-            Some(found) => found,
-            None => return wrong("no probe has this name".into()),
-        };
-        if at < seen {
+        let Some((at, found)) = found(request, stage) else { return wrong("no probe has this name".into()) };
+        let last = last.entry(request.probes[at].graph).or_insert(at);
+        if at < *last {
             return wrong("probed before the stage that it follows".into());
         }
-        seen = at;
+        *last = at;
         if let Some(what) = golden.differs(&name, &found, &golden.numbers[&name].elements) {
             return wrong(what);
         }
@@ -44,16 +44,15 @@ pub fn first_difference(golden: &Golden, request: &Request, variant: Option<&str
     None
 }
 
-/// The elements of a stage, and how many probes came before it.
+/// The elements of a stage, and which probe they are of.
 fn found(request: &Request, stage: &str) -> Option<(usize, Vec<f64>)> {
     let probe = |name: &str| {
-        let at = request.probes.iter().position(|(probe, _)| probe == name)?;
-        Some((at, &request.probes[at].1))
+        let at = request.probes.iter().position(|probe| probe.name == name)?;
+        Some((at, &request.probes[at].value))
     };
     let router = |part: &str| stage.strip_suffix(part).and_then(|layer| probe(&format!("{layer}topk_experts")));
-    if let Some((at, experts)) = router("topk_experts").or_else(|| router("topk_weights")) {
-        let (own, values) = probe(stage)?;
-        return Some((own.max(at), by_expert(experts, values)));
+    if let Some((_, experts)) = router("topk_experts").or_else(|| router("topk_weights")) {
+        return probe(stage).map(|(at, values)| (at, by_expert(experts, values)));
     }
     match stage {
         // The host chooses rows of `adapter.projected`.

@@ -181,7 +181,7 @@ pub fn broadcast(x: &Array, shape: &[i64]) -> Result<Array> {
     Ok(ops::broadcast_to(x, &sizes(shape.iter().copied())?)?)
 }
 
-pub fn concat(parts: &[&Array], axis: i32) -> Result<Array> {
+pub fn concat(parts: &[impl AsRef<Array>], axis: i32) -> Result<Array> {
     Ok(ops::concatenate(parts, axis)?)
 }
 
