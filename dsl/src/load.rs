@@ -7,6 +7,7 @@ mod size;
 mod value;
 
 pub use evaluate::{Environment, evaluate, truth};
+pub use functions::{FUNCTIONS, Function};
 pub use size::{dim, extent};
 pub use value::Val;
 

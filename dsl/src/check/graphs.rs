@@ -1,4 +1,4 @@
-//! The contract with the runtime: which graphs exist, what they take, and the family's small tables (roots, numerics,
+//! A family's graphs against the contract with the runtime (`crate::graphs`), and its small tables (roots, numerics,
 //! tolerances).
 
 use super::{
@@ -10,49 +10,16 @@ use super::{
 use crate::{
     ast,
     diagnostic::{Code, Diagnostic, suggest},
+    graphs::{GRAPHS, Gives, Graph, INPUTS, Input},
     ir::*,
     source::Span,
 };
-
-/// What a result looks like.
-enum Gives {
-    /// `F[B, S, _]`
-    Embeddings,
-    /// `F[B, R, _]`
-    Logits,
-    /// One tensor of floats.
-    Features,
-    /// Nothing: only state.
-    Nothing,
-}
-
-/// Name, required, inputs it must have, result.
-const GRAPHS: &[(&str, bool, &[&str], Gives)] = &[
-    ("embed", true, &["tokens"], Gives::Embeddings),
-    ("vision", false, &[], Gives::Features),
-    ("merge", false, &["x", "features", "feature_rows"], Gives::Embeddings),
-    ("attach", false, &["features", "count"], Gives::Nothing),
-    ("forward", true, &["x", "positions", "wanted"], Gives::Logits),
-];
-
-/// Inputs that come from the engine: name, dtype, rank, and dims where they are fixed by name.
-const INPUTS: &[(&str, DType, usize, &[&str])] = &[
-    ("tokens", DType::I32, 2, &["B", "S"]),
-    ("positions", DType::I32, 2, &["B", "S"]),
-    ("wanted", DType::I32, 2, &["B", "R"]),
-    ("x", DType::F, 3, &["B", "S"]),
-    ("feature_rows", DType::I32, 2, &["B", "S"]),
-    ("spans", DType::I32, 2, &["B", "S"]),
-    ("axis_positions", DType::I32, 3, &[]),
-    ("tile_sight", DType::Bool, 4, &["B", "S"]),
-    ("count", DType::I32, 1, &["B"]),
-];
 
 impl<'a> Checker<'a> {
     pub fn check_graphs(&mut self, model: &'a ast::Model, items: &'a [ast::Item]) {
         let model_id = BlockId(0);
         let processor = items.iter().any(|i| matches!(i, ast::Item::Processor(_)));
-        for (name, required, inputs, result) in GRAPHS {
+        for Graph { name, required, needs: inputs, gives: result, called: _ } in GRAPHS {
             let written = model.members.iter().find_map(|m| match m {
                 ast::Member::Graph { name: n, signature } if n.node == *name => Some((n, signature)),
                 _ => None,
@@ -75,14 +42,14 @@ impl<'a> Checker<'a> {
         }
         for member in &model.members {
             if let ast::Member::Graph { name, .. } = member
-                && GRAPHS.iter().all(|g| g.0 != name.node)
+                && GRAPHS.iter().all(|g| g.name != name.node)
             {
                 let mut error = Diagnostic::new(
                     Code::UnknownGraph,
                     name.span,
                     format!("the runtime calls no graph `{}`", name.node),
                 );
-                error = match suggest(&name.node, GRAPHS.iter().map(|g| g.0)) {
+                error = match suggest(&name.node, GRAPHS.iter().map(|g| g.name)) {
                     Some(near) => error.help(format!("did you mean `{near}`?")),
                     None => error.help(
                         "graphs are `embed`, `vision`, `merge`, `attach` and `forward`; helpers are `fn`s of blocks",
@@ -128,8 +95,8 @@ impl<'a> Checker<'a> {
                 continue;
             };
             let word = parameter.name.node.as_str();
-            match INPUTS.iter().find(|row| row.0 == word) {
-                Some((_, dtype, rank, dims)) => {
+            match INPUTS.iter().find(|row| row.name == word) {
+                Some(Input { name: _, dtype, rank, dims, doc: _ }) => {
                     let fits = ty.dtype == *dtype
                         && !ty.shape.pack
                         && ty.shape.dims.len() == *rank
@@ -275,8 +242,8 @@ impl<'a> Checker<'a> {
 
 /// The engine's input that a name, which is none, was probably meant to be.
 fn near_input(name: &str) -> Option<&'static str> {
-    let known = |row: &&(&'static str, DType, usize, &[&str])| row.0 == name;
-    if INPUTS.iter().any(|row| known(&row)) { None } else { suggest(name, INPUTS.iter().map(|row| row.0)) }
+    let known = INPUTS.iter().any(|input| input.name == name);
+    if known { None } else { suggest(name, INPUTS.iter().map(|input| input.name)) }
 }
 
 fn is_free(dim: &crate::dim::Dim, name: &str) -> bool {

@@ -5,40 +5,20 @@ use crate::{
     ast::BinaryOp,
     diagnostic::{Code, Diagnostic, suggest},
     ir::*,
+    load::FUNCTIONS,
     source::Span,
 };
 
-/// Name, function, number of arguments. `min` .. `maximum` are also primitives on tensors.
-const FUNCTIONS: &[(&str, LoadFunction, usize)] = &[
-    ("pow", LoadFunction::Pow, 2),
-    ("sqrt", LoadFunction::Sqrt, 1),
-    ("exp", LoadFunction::Exp, 1),
-    ("ln", LoadFunction::Ln, 1),
-    ("sin", LoadFunction::Sin, 1),
-    ("cos", LoadFunction::Cos, 1),
-    ("abs", LoadFunction::Abs, 1),
-    ("min", LoadFunction::Min, 2),
-    ("max", LoadFunction::Max, 2),
-    ("floor", LoadFunction::Floor, 1),
-    ("ceil", LoadFunction::Ceil, 1),
-    ("clamp", LoadFunction::Clamp, 3),
-    ("int", LoadFunction::Int, 1),
-    ("float", LoadFunction::Float, 1),
-    ("len", LoadFunction::Len, 1),
-    ("sum", LoadFunction::Sum, 1),
-    ("maximum", LoadFunction::Maximum, 1),
-];
-
 pub(crate) fn function(name: &str) -> Option<(LoadFunction, usize)> {
-    FUNCTIONS.iter().find(|row| row.0 == name).map(|row| (row.1, row.2))
+    FUNCTIONS.iter().find(|row| row.name == name).map(|row| (row.function, row.arguments))
 }
 
 pub(crate) fn function_name(function: LoadFunction) -> &'static str {
-    FUNCTIONS.iter().find(|row| row.1 == function).map_or("?", |row| row.0)
+    FUNCTIONS.iter().find(|row| row.function == function).map_or("?", |row| row.name)
 }
 
 pub(crate) fn function_names() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.iter().map(|row| row.0)
+    FUNCTIONS.iter().map(|row| row.name)
 }
 
 /// For people.

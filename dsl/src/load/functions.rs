@@ -3,6 +3,41 @@
 use super::{LoadError, LoadErrorKind, Val};
 use crate::{ir::LoadFunction, source::Span};
 
+/// A function of the load stage.
+#[derive(Debug, Clone, Copy)]
+pub struct Function {
+    pub name: &'static str,
+    pub function: LoadFunction,
+    /// How many; they are called `x`, `y`, `z`.
+    pub arguments: usize,
+    pub doc: &'static str,
+}
+
+const fn row(name: &'static str, function: LoadFunction, arguments: usize, doc: &'static str) -> Function {
+    Function { name, function, arguments, doc }
+}
+
+/// Every function of the load stage. Where a primitive has the same name, a tensor argument means that one.
+pub const FUNCTIONS: &[Function] = &[
+    row("pow", LoadFunction::Pow, 2, "`x` to the power `y`"),
+    row("sqrt", LoadFunction::Sqrt, 1, "square root"),
+    row("exp", LoadFunction::Exp, 1, "e to the power `x`"),
+    row("ln", LoadFunction::Ln, 1, "natural logarithm"),
+    row("sin", LoadFunction::Sin, 1, "sine of `x` radians"),
+    row("cos", LoadFunction::Cos, 1, "cosine of `x` radians"),
+    row("abs", LoadFunction::Abs, 1, "magnitude; of an integer, an integer"),
+    row("min", LoadFunction::Min, 2, "the smaller; of integers, an integer"),
+    row("max", LoadFunction::Max, 2, "the larger; of integers, an integer"),
+    row("floor", LoadFunction::Floor, 1, "rounded down, a float"),
+    row("ceil", LoadFunction::Ceil, 1, "rounded up, a float"),
+    row("clamp", LoadFunction::Clamp, 3, "`x`, but at least `y` and at most `z`; of integers, an integer"),
+    row("int", LoadFunction::Int, 1, "rounded down, an integer"),
+    row("float", LoadFunction::Float, 1, "the same number as a float"),
+    row("len", LoadFunction::Len, 1, "the length of a list"),
+    row("sum", LoadFunction::Sum, 1, "the sum of a list; of integers, an integer"),
+    row("maximum", LoadFunction::Maximum, 1, "the largest of a list; of integers, an integer"),
+];
+
 /// The first float past i64; i64::MAX itself is none.
 const TWO_63: f64 = (1u64 << 63) as f64;
 
