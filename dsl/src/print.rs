@@ -409,7 +409,8 @@ impl<'p> Printer<'p> {
                     .iter()
                     .map(|c| format!("{} = {}", self.value(function, c.inner), self.value(function, c.initial)))
                     .collect();
-                self.line(format_args!("{outs}for {index}{over} with {} {{", carried.join(", ")))?;
+                let with = if carried.is_empty() { String::new() } else { format!(" with {}", carried.join(", ")) };
+                self.line(format_args!("{outs}for {index}{over}{with} {{"))?;
                 self.region(function, body, "next")?;
                 self.depth += 1;
                 for Collected { item, out } in collected {

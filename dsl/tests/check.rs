@@ -239,6 +239,21 @@ fn statements_keep_the_order_of_the_text() {
     assert_eq!(ops, ["Unary(Exp)", "Unary(Sin)", "Binary(Multiply)"]);
 }
 
+#[test]
+fn a_push_and_a_comprehension_are_one_loop() {
+    let printed = |body: &str| {
+        let text = format!("    fn f(x: F[N]) -> [F[N]; 3] {{ {body} }}\n");
+        let text = print::program(&fine("", "", &text));
+        let from = text.find("fn f(").expect("declared above");
+        text[from..].split("graph").next().unwrap_or_default().to_string()
+    };
+    let comprehension = printed("let seen = [x * i for i in 0..3];  seen");
+    assert_eq!(printed("let mut seen = [];  for i in 0..3 { seen.push(x * i); }  seen"), comprehension);
+    for line in ["seen%3: [F[N]; 3] = for #", " in 0..3 {", "push %2 to seen%3", "return seen%3"] {
+        assert!(comprehension.contains(line), "no `{line}` in\n{comprehension}");
+    }
+}
+
 /// Families with a piece cut out, doubled or exchanged: an answer or mistakes, never a panic.
 #[test]
 fn damaged_families_never_panic() {

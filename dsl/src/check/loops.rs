@@ -99,6 +99,9 @@ impl Lowering<'_, '_> {
 
     fn range_length(&self, low: &Load, high: &Load) -> Dim {
         let (a, b) = (self.dim_or_atom(low), self.dim_or_atom(high));
+        if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
+            return Dim::int(b.saturating_sub(a).max(0));
+        }
         let difference = || {
             let operands = [high, low].map(|side| Box::new(side.clone()));
             let [high, low] = operands;

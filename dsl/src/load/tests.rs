@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    ir::{Each, Load, LoadBinary, LoadFunction, LoadKind, LocalId, Over, Program},
+    ir::{Each, Load, LoadBinary, LoadFunction, LoadKind, LocalId, Over, PatternPart, Program},
     testing::{HERE, binary, dim as named, int, load, program, text},
 };
 
@@ -97,6 +97,20 @@ fn two_loops_and_an_index() {
     ];
     let all = load(LoadKind::Comprehension { item: Box::new(item), each });
     assert_eq!(value(&all), Ok(Val::List([13, 14, 23, 24].map(Val::Int).to_vec())));
+}
+
+#[test]
+fn text_has_holes() {
+    let hole = PatternPart::Hole;
+    let between =
+        |inner| Load::text(vec![PatternPart::Text("a.".into()), hole(inner), PatternPart::Text(".b".into())], HERE);
+    // What is known is filled in at once.
+    assert!(matches!(between(text("x")).kind, LoadKind::Text(t) if t == "a.x.b"));
+    assert!(matches!(between(int(3)).kind, LoadKind::Text(t) if t == "a.3.b"));
+    let sum = || binary(LoadBinary::Add, int(1), int(2));
+    let nested = between(between(sum()));
+    assert!(matches!(&nested.kind, LoadKind::Format(parts) if parts.len() == 3), "{nested:?}");
+    assert_eq!(value(&nested), Ok(Val::Text("a.a.3.b.b".into())));
 }
 
 #[test]
