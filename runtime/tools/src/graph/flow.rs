@@ -114,7 +114,7 @@ struct Builder<'p> {
     origins: Vec<Origin>,
     within: Option<BoxId>,
     /// Loop variables over children, with their field.
-    items: Vec<(LocalId, FieldId)>,
+    items: Vec<(LocalId, &'p Field)>,
     /// States read or written so far: the last is what a read finds.
     states: Vec<(FieldId, NodeId)>,
 }
@@ -241,9 +241,14 @@ impl<'p> Builder<'p> {
                     self.made(outs, node);
                 }
             }
-            Statement::For { outs, over, carried, body, .. } => {
-                if !self.stack(outs, over, carried, body) {
-                    self.turns(outs, over, carried, body);
+            Statement::List { out, items } => {
+                let node = self.node(Kind::Prim, "list", "");
+                items.iter().for_each(|value| self.connect(*value, node));
+                self.made(&[*out], node);
+            }
+            Statement::For { outs, over, carried, collected, body, .. } => {
+                if !self.stack(outs, over, (carried, collected), body) {
+                    self.turns(outs, over, (carried, collected), body);
                 }
             }
         }
@@ -259,9 +264,15 @@ impl<'p> Builder<'p> {
         self.made(outs, node);
     }
 
-    /// `for layer in layers { x = layer(x, ..) }` as one node.
-    fn stack(&mut self, outs: &[ValueId], over: &LoopOver, carried: &[Carried], body: &'p ir::Region) -> bool {
-        let LoopOver::Children { item: of, field } = over else { return false };
+    /// `for layer in layers { x = layer(x, ..) }` as one node, which also is the list of what its turns give.
+    fn stack(
+        &mut self,
+        outs: &[ValueId],
+        over: &LoopOver,
+        (carried, collected): (&[Carried], &[Collected]),
+        body: &'p ir::Region,
+    ) -> bool {
+        let LoopOver::Children { item: of, array } = over else { return false };
         let mut calls =
             body.statements.iter().filter(|s| !matches!(s, Statement::Let { .. } | Statement::Probe { .. }));
         let (Some(Statement::CallBlock { outs: made, receiver, block, function, arguments, .. }), None) =
@@ -269,20 +280,25 @@ impl<'p> Builder<'p> {
         else {
             return false;
         };
-        if !matches!(receiver, Receiver::Item { item, path } if item == of && path.is_empty()) || *made != body.results
+        let mut given = body.results.iter().chain(collected.iter().map(|c| &c.item));
+        if !matches!(receiver, Receiver::Item { item, path } if item == of && path.is_empty())
+            || !given.all(|value| made.contains(value))
         {
             return false;
         }
-        let name = self.field(*field);
+        let (name, field) = self.path(array);
         let method = &self.program.block(*block).function(*function).name;
         let title = if method.is_empty() { name } else { format!("{name}, each .{method}") };
-        let note = self.block.map(|b| label::field(self.program, b.field(*field))).unwrap_or_default();
+        let note = field.map(|field| label::field(self.program, field)).unwrap_or_default();
         let node = self.node(Kind::Block { block: *block, stack: true }, &title, &note);
         for carried in carried {
             let origin = self.origin(carried.initial).clone();
             self.set(carried.inner, origin);
         }
         self.call(outs, arguments, node);
+        for list in collected {
+            self.made(&[list.out], node);
+        }
         for statement in &body.statements {
             if let Statement::Probe { name, .. } = statement {
                 let name = label::probe(self.program, name);
@@ -292,15 +308,27 @@ impl<'p> Builder<'p> {
         true
     }
 
-    fn turns(&mut self, outs: &[ValueId], over: &LoopOver, carried: &[Carried], body: &'p ir::Region) {
+    fn turns(
+        &mut self,
+        outs: &[ValueId],
+        over: &LoopOver,
+        (carried, collected): (&[Carried], &[Collected]),
+        body: &'p ir::Region,
+    ) {
         let what = match over {
             LoopOver::Range { low, high, .. } => {
                 format!("{}..{}", label::load(self.program, low), label::load(self.program, high))
             }
             LoopOver::List { list, .. } => label::load(self.program, list),
-            LoopOver::Children { item, field } => {
-                self.items.push((*item, *field));
-                self.field(*field)
+            LoopOver::Children { item, array } => {
+                let (name, field) = self.path(array);
+                self.items.extend(field.map(|field| (*item, field)));
+                name
+            }
+            LoopOver::Values { item, list } => {
+                let origin = self.origin(*list).clone();
+                self.set(*item, origin);
+                self.function.value(*list).name.clone().unwrap_or_else(|| "a list".to_owned())
             }
         };
         self.boxed(format!("for each of {what}"), |inside| {
@@ -319,7 +347,8 @@ impl<'p> Builder<'p> {
                 }
             }
         });
-        for (out, last) in outs.iter().zip(&body.results) {
+        let lists = collected.iter().map(|list| (&list.out, &list.item));
+        for (out, last) in outs.iter().zip(&body.results).chain(lists) {
             let origin = self.origin(*last).clone();
             self.set(*out, origin);
         }
@@ -337,21 +366,26 @@ impl<'p> Builder<'p> {
 
     /// How the receiver is written, and what it was declared as.
     fn receiver(&self, receiver: &Receiver) -> (String, Option<String>) {
+        let (name, field) = self.path(receiver);
+        (name, field.map(|field| label::field(self.program, field)))
+    }
+
+    /// How a child, or an array of them, is written, and its field.
+    fn path(&self, receiver: &Receiver) -> (String, Option<&'p Field>) {
         let (start, mut block, path) = match receiver {
             Receiver::Field(path) => (None, self.block, &path[..]),
             Receiver::Item { item, path } => {
                 let field = self.items.iter().rev().find(|(local, _)| local == item).map(|(_, field)| *field);
-                let declared = field.zip(self.block).map(|(field, block)| block.field(field));
-                let inside = declared.and_then(|field| self.child(field));
-                (declared, inside, &path[..])
+                let inside = field.and_then(|field| self.child(field));
+                (field, inside, &path[..])
             }
         };
         let mut names: Vec<String> = start.iter().map(|field| format!("one of {}", field.name)).collect();
-        let mut declared = start.map(|field| label::field(self.program, field));
+        let mut declared = start;
         for id in path {
             let Some(field) = block.map(|block| block.field(*id)) else { break };
             names.push(field.name.clone());
-            declared = Some(label::field(self.program, field));
+            declared = Some(field);
             block = self.child(field);
         }
         (names.join("."), declared)

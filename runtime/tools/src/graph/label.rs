@@ -99,14 +99,14 @@ pub fn primitive(program: &Program, op: &Prim, operands: &[Option<&str>], result
                 let text = print::ty(&Type::Tensor(ty.clone()));
                 text.split('[').next().unwrap_or_default().to_owned()
             }
-            Type::Matrix(_) => "convert".to_owned(),
+            Type::Matrix(_) | Type::List { .. } => "convert".to_owned(),
         },
         Prim::Constant(value) | Prim::ConstantList(value) => load(program, value),
         Prim::Iota => "iota".to_owned(),
         Prim::Reshape => "reshape".to_owned(),
         Prim::Transpose(_) => "transpose".to_owned(),
         Prim::Broadcast => "broadcast".to_owned(),
-        Prim::Concat { .. } => "concat".to_owned(),
+        Prim::Concat { .. } | Prim::ConcatList { .. } => "concat".to_owned(),
         Prim::Slice(slots) => {
             let whole = slots.iter().take_while(|slot| matches!(slot, SliceSlot::Whole)).count();
             let lead = (whole > 1).then(|| "..".to_owned());
@@ -140,6 +140,7 @@ pub fn primitive(program: &Program, op: &Prim, operands: &[Option<&str>], result
         Prim::MatrixScales => "scales".to_owned(),
         Prim::MatrixBiases => "biases".to_owned(),
         Prim::MatrixRows => "rows".to_owned(),
+        Prim::Item(at) => format!("[{}]", load(program, at)),
     }
 }
 
