@@ -20,6 +20,7 @@ use crate::{
     source::{FileId, PRELUDE, Sources, Span},
 };
 
+pub use place::Place;
 pub use symbols::{Symbol, SymbolId, SymbolKind};
 
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Analysis {
     pub file: FileId,
     /// As the compiler says them, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
+    /// Where the items of the text stand, the broken ones too.
+    items: Vec<Span>,
     /// Definitions of the prelude, then of the text; what holds others stands before them.
     pub symbols: Vec<Symbol>,
     /// Names where they are used, in the order of the text.
@@ -44,37 +47,35 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
     read(sources, file)
 }
 
-/// Reads the prelude itself, which is the whole of [`check::prelude_sources`].
-pub fn analyze_prelude() -> Analysis {
-    read(check::prelude_sources(), PRELUDE)
+/// Reads `text` as the prelude, alone.
+pub fn analyze_prelude(text: &str) -> Analysis {
+    let mut sources = Sources::default();
+    let file = sources.add("prelude.mgraph", text);
+    read(sources, file)
+}
+
+/// The functions of load values by name: what can be called beside ops and primitives.
+pub fn load_functions() -> impl Iterator<Item = &'static str> {
+    check::load_function_names()
 }
 
 fn read(sources: Sources, file: FileId) -> Analysis {
-    let prelude = parser::parse_whole_items(&sources, PRELUDE);
-    let family = if file == PRELUDE { None } else { Some(parser::parse_whole_items(&sources, file)) };
-    let syntax = family.as_ref().map_or_else(Vec::new, |family| family.errors.clone());
-    let (readable, family) = match family {
-        Some(family) => {
-            let (readable, family) = mend::mend(&sources, file, family);
-            (readable, Some(family))
-        }
-        None => (sources.clone(), None),
-    };
+    let parsed = parser::parse_whole_items(&sources, file);
+    let syntax = parsed.errors.clone();
+    let (readable, parsed) = mend::mend(&sources, file, parsed);
     let mut table = symbols::Table::default();
-    table.read(&readable, PRELUDE, &prelude);
-    if let Some(family) = &family {
-        table.read(&readable, file, family);
-    }
-    let nothing = crate::ast::File { header: None, items: Vec::new() };
-    let tree = family.as_ref().map_or(&nothing, |f| &f.tree);
-    let (record, said) = check::learn(&readable, &prelude.tree, tree, file);
-    let mut diagnostics = match &family {
-        // What is missing from the tree would be missed everywhere.
-        Some(_) if !syntax.is_empty() => syntax,
-        Some(_) => said,
-        // The prelude alone is no family; its own checks are tests of this repository.
-        None => prelude.errors.clone(),
+    let (record, said) = if file == PRELUDE {
+        table.read(&readable, PRELUDE, &parsed);
+        let nothing = crate::ast::File { header: None, items: Vec::new() };
+        check::learn(&readable, &parsed.tree, &nothing, PRELUDE)
+    } else {
+        let prelude = parser::parse_whole_items(&readable, PRELUDE);
+        table.read(&readable, PRELUDE, &prelude);
+        table.read(&readable, file, &parsed);
+        check::learn(&readable, &prelude.tree, &parsed.tree, file)
     };
+    // What is missing from the tree would be missed everywhere.
+    let mut diagnostics = if syntax.is_empty() { said } else { syntax };
     check::in_order(&mut diagnostics, file);
 
     let defined: HashMap<Span, SymbolId> =
@@ -90,7 +91,8 @@ fn read(sources: Sources, file: FileId) -> Analysis {
     uses.dedup();
     let mut types = record.types;
     types.sort_by_key(|(span, _)| (span.file, span.start, std::cmp::Reverse(span.end)));
-    Analysis { sources, file, diagnostics, symbols: table.symbols, uses, types }
+    let items = parsed.items;
+    Analysis { sources, file, diagnostics, items, symbols: table.symbols, uses, types }
 }
 
 impl Analysis {
@@ -124,6 +126,27 @@ impl Analysis {
     /// The type of exactly this expression or bound name.
     pub fn type_of(&self, span: Span) -> Option<&str> {
         self.types.iter().find(|(s, _)| *s == span).map(|(_, text)| text.as_str())
+    }
+
+    /// What the call gives whose callee is the name at `callee`.
+    pub fn call_at(&self, callee: Span) -> Option<&str> {
+        let called = self.sources.text(Span { end: self.sources.get(callee.file).text.len() as u32, ..callee });
+        if !called[(callee.end - callee.start) as usize..].starts_with('(') {
+            return None;
+        }
+        let calls =
+            self.types.iter().filter(|(s, _)| s.file == callee.file && s.start == callee.start && s.end > callee.end);
+        calls.min_by_key(|(span, _)| span.end).map(|(_, text)| text.as_str())
+    }
+
+    /// The item around `offset` of the text.
+    pub fn item_at(&self, offset: u32) -> Option<Span> {
+        self.items.iter().copied().find(|item| item.start <= offset && offset <= item.end)
+    }
+
+    /// What kind of text stands before `offset`.
+    pub fn place_of(&self, offset: u32) -> Place {
+        place::at(self.text(), offset as usize)
     }
 
     /// Every place of the text that names `symbol`, its definition included.

@@ -41,7 +41,10 @@ use blocks::BlockEntry;
 use config::ConfigTable;
 pub(crate) use dims::symbol;
 use functions::OpEntry;
-pub(crate) use load::{function as load_function, text_of as operator_text, to_float, type_name as load_type_name};
+pub(crate) use load::{
+    function as load_function, function_names as load_function_names, text_of as operator_text, to_float,
+    type_name as load_type_name,
+};
 use names::Items;
 use scope::Reported;
 
@@ -205,7 +208,7 @@ impl<'a> Checker<'a> {
         let config = self.check_config_and_items(&family.items);
         let models: Vec<&ast::Model> =
             family.items.iter().filter_map(|i| if let ast::Item::Model(m) = i { Some(m) } else { None }).collect();
-        if models.is_empty() {
+        if models.is_empty() && file != PRELUDE {
             let span = family.header.as_ref().map_or_else(|| start_of(file), |h| h.name.span);
             self.report(
                 Diagnostic::new(Code::MissingGraph, span, "the family has no `model`")

@@ -16,11 +16,14 @@ pub(super) fn mend(sources: &Sources, file: FileId, mut parsed: parser::Parsed) 
     for _ in 0..MAX_MISTAKES {
         let text = &sources.get(file).text;
         let Some(first) = parsed.errors.first().filter(|_| text.len() <= MAX_BYTES) else { break };
-        let here = line_at(text, first.span.start as usize);
-        // A statement without its end is missed on the next line.
-        let before = text[..here.start].trim_end().len();
-        let before = line_at(text, before);
-        let tries = [vec![here.clone()], vec![before.clone()], vec![before, here]];
+        // A bracket without its partner is named beside the one that does not fit, and a statement without its end is
+        // missed on the next line.
+        let named = first.related.iter().map(|(span, _)| *span).filter(|span| span.file == file);
+        let tries = named.chain([first.span]).flat_map(|span| {
+            let here = line_at(text, span.start as usize);
+            let before = line_at(text, text[..here.start].trim_end().len());
+            [vec![here.clone()], vec![before.clone()], vec![before, here]]
+        });
         let better = tries.into_iter().find_map(|lines| {
             let mut mended = Sources::default();
             for id in 0..=file.0 {

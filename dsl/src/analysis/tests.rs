@@ -80,16 +80,14 @@ fn names_mean_their_definitions() {
         ("sum = su^m + y", "sum"),
         ("layer.{i^}", "i: int"),
         ("= lay^er(x)", "layer"),
-        (
-            "embed_tokens.log^its",
-            "fn logits(x: F[.., width]) -> F[.., count] · The same table as an output head (tied embeddings).",
-        ),
+        ("embed_tokens.log^its", "fn logits(x: F[.., width]) -> F[.., count]"),
         ("in lay^ers {", "layers: [Layer(i) for i in 0..depth]"),
     ] {
         let (_, id) = toy.name_at(offset(TEXT, place)).unwrap_or_else(|| panic!("{place}: no name"));
         let symbol = toy.symbol(id);
         let said = if symbol.declaration.is_empty() { &symbol.name } else { &symbol.declaration };
-        let said = if symbol.doc.is_empty() { said.clone() } else { format!("{said} · {}", symbol.doc) };
+        let ours = symbol.span.file == toy.file;
+        let said = if symbol.doc.is_empty() || !ours { said.clone() } else { format!("{said} · {}", symbol.doc) };
         assert_eq!(said, expected, "{place}");
     }
 }
@@ -147,6 +145,7 @@ fn broken_texts_are_read_as_far_as_they_go() {
         ("let y = norm(x);", "let y = norm(x;"),
         ("hidden / heads", "hidden / "),
         ("{ long.factor", "{ long. "),
+        ("turn in 0..i {\n            sum = sum + y;", "turn in 0..i {\n            sum = f(sum +"),
         ("}\n\nmodel", "model"),
     ] {
         let text = TEXT.replacen(marked, instead, 1);
@@ -165,9 +164,30 @@ fn broken_texts_are_read_as_far_as_they_go() {
 
 #[test]
 fn the_prelude_is_read_alone() {
-    let prelude = analyze_prelude();
+    let text = check::prelude_sources().get(PRELUDE).text.clone();
+    let prelude = analyze_prelude(&text);
     assert_eq!(prelude.diagnostics, []);
-    let text = prelude.text().to_string();
     let found = prelude.type_at(offset(&text, "let e^ = exp(x - maximum(x, axis = -1));\n    e / sum(e, axis = -1)"));
     assert_eq!(found.map(|(_, text)| text), Some("f32[.., N]"));
+}
+
+#[test]
+fn places_are_code_comments_strings_or_holes() {
+    for (before, expected) in [
+        ("let x = ", Place::Code),
+        ("x // a \"b", Place::Comment),
+        ("x // a\n", Place::Code),
+        ("x /* a /* b */ c", Place::Comment),
+        ("x /* a /* b */ c */", Place::Code),
+        ("x /*/", Place::Comment),
+        ("\"a // b", Place::Text),
+        ("\"a \\\" b", Place::Text),
+        ("\"a.{", Place::Hole),
+        ("\"a.{i}", Place::Text),
+        ("\"a.{i}\"", Place::Code),
+        ("\"a\n", Place::Code),
+        ("a / b", Place::Code),
+    ] {
+        assert_eq!(place::at(before, before.len()), expected, "{before}");
+    }
 }

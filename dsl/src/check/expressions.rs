@@ -416,10 +416,17 @@ impl Lowering<'_, '_> {
                 let name = ast::Name { node: word.trim().to_string(), span: text.span };
                 item = Some(match item {
                     None => self.name(&name.node, name.span)?,
-                    Some(Item::Section(section)) => match self.config_name(&[section, name.node.clone()], text.span) {
-                        Some(found) => Item::Load(found?),
-                        None => return self.fail(Code::UnknownName, text.span, format!("there is no `{}`", name.node)),
-                    },
+                    Some(Item::Section(section)) => {
+                        let path = [section, name.node.clone()];
+                        self.config_name_used(text.span, &path);
+                        match self.config_name(&path, text.span) {
+                            Some(found) => Item::Load(found?),
+                            None => {
+                                let message = format!("there is no `{}`", name.node);
+                                return self.fail(Code::UnknownName, text.span, message);
+                            }
+                        }
+                    }
                     Some(_) => return self.fail(Code::TypeMismatch, text.span, "a hole holds a name"),
                 });
             }

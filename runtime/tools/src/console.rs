@@ -16,8 +16,9 @@ impl Console<'_> {
     /// Runs `command` on the streams of this process. Color is for terminals, unless `NO_COLOR` is set.
     pub fn of_process<T>(command: impl FnOnce(&mut Console<'_>) -> T) -> T {
         let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        command(&mut Console { input: &mut io::stdin().lock(), out: &mut out, color })
+        // Not locked: the language server's threads use them too.
+        let mut out = io::BufWriter::new(io::stdout());
+        command(&mut Console { input: &mut io::stdin(), out: &mut out, color })
     }
 
     /// Writes `text` and flushes.

@@ -9,6 +9,7 @@ pub mod expand;
 pub mod explain;
 mod files;
 pub mod graph;
+pub mod lsp;
 
 use std::{io::Write, process::ExitCode};
 
@@ -37,6 +38,8 @@ pub enum Command {
     Graph(graph::Arguments),
     /// Explain an error code, or list them all
     Explain(explain::Arguments),
+    /// Serve an editor over standard input and output (Language Server Protocol)
+    Lsp(lsp::Arguments),
 }
 
 /// `(i: int)`, or nothing.
@@ -71,6 +74,7 @@ pub fn run(command: Command, console: &mut Console<'_>) -> anyhow::Result<Verdic
         Command::Expand(arguments) => expand::run(&arguments, console),
         Command::Graph(arguments) => graph::run(&arguments, console),
         Command::Explain(arguments) => explain::run(&arguments, console),
+        Command::Lsp(arguments) => lsp::run(&arguments),
     };
     match verdict {
         Err(error) if console::reader_has_left(&error) => Ok(Verdict::Done),
