@@ -66,13 +66,7 @@ const WRONG: &[Wrong] = &[
         "let local_frequencies = far",
         "layer.0.attn",
     ),
-    wrong(
-        BAILING,
-        "a head as it is stored",
-        "dot(x, unit)",
-        "dot(x, raw_head)",
-        "logits",
-    ),
+    wrong(BAILING, "a head as it is stored", "dot(x, unit)", "dot(x, raw_head)", "logits"),
     wrong(
         BAILING,
         "shares that do not sum to one",
