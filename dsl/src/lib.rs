@@ -7,6 +7,7 @@ mod check;
 pub mod config;
 pub mod diagnostic;
 pub mod dim;
+pub mod format;
 pub mod graphs;
 pub mod interpret;
 pub mod ir;

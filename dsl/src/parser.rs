@@ -12,6 +12,7 @@ mod types;
 mod words;
 
 use pest::Parser;
+use pest::iterators::Pair;
 
 use crate::ast;
 use crate::diagnostic::{Code, Diagnostic};
@@ -21,6 +22,12 @@ use scan::Kind;
 use words::{Grammar, Rule};
 
 pub use words::RESERVED;
+
+/// What the formatter needs of the grammar.
+pub(crate) mod grammar {
+    pub use super::expressions::tightness;
+    pub use super::words::{Rule, token};
+}
 
 /// A family is a page or two.
 const MAX_BYTES: usize = 1 << 20;
@@ -100,6 +107,21 @@ pub fn parse_whole_items(sources: &Sources, file: FileId) -> Parsed {
     }
     errors.sort_by_key(|error| error.span.start);
     Parsed { tree, items, errors }
+}
+
+/// The items of a text that [`parse`] accepts, as the grammar reads them, each with its place in the text.
+pub(crate) fn items(text: &str) -> Vec<(usize, Pair<'_, Rule>)> {
+    let file = PRELUDE;
+    let (tokens, _) = scan::scan(file, text);
+    let split = split::split(file, text, &tokens);
+    let pieces =
+        split.pieces.into_iter().map(|piece| (tokens[piece.tokens.start].start, tokens[piece.tokens.end - 1].end));
+    pieces
+        .flat_map(|(start, end)| {
+            let pairs = Grammar::parse(Rule::item, &text[start..end]).into_iter().flatten();
+            pairs.filter(|pair| pair.as_rule() != Rule::EOI).map(move |pair| (start, pair))
+        })
+        .collect()
 }
 
 /// A piece with an error in its strings, comments or characters is not parsed, and its brackets are not judged: what

@@ -13,27 +13,31 @@ use crate::ast::{
 use crate::diagnostic::{Code, Diagnostic};
 use crate::source::Span;
 
-/// The table of the language reference, loosest first.
+/// The table of the language reference, loosest first. All associate to the left.
+const INFIX: &[&[Rule]] = &[
+    &[Rule::or],
+    &[Rule::and],
+    &[Rule::equal, Rule::not_equal, Rule::less, Rule::less_equal, Rule::greater, Rule::greater_equal, Rule::inside],
+    &[Rule::shift_left, Rule::shift_right],
+    &[Rule::add, Rule::subtract],
+    &[Rule::multiply, Rule::divide, Rule::remainder],
+];
+
+/// How tightly an operator between two values binds; `None` for everything else.
+pub fn tightness(rule: Rule) -> Option<usize> {
+    INFIX.iter().position(|level| level.contains(&rule))
+}
+
 static PRECEDENCE: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
-    let left = |rule| Op::infix(rule, Assoc::Left);
-    PrattParser::new()
-        .op(left(Rule::or))
-        .op(left(Rule::and))
-        .op(left(Rule::equal)
-            | left(Rule::not_equal)
-            | left(Rule::less)
-            | left(Rule::less_equal)
-            | left(Rule::greater)
-            | left(Rule::greater_equal)
-            | left(Rule::inside))
-        .op(left(Rule::shift_left) | left(Rule::shift_right))
-        .op(left(Rule::add) | left(Rule::subtract))
-        .op(left(Rule::multiply) | left(Rule::divide) | left(Rule::remainder))
-        .op(Op::prefix(Rule::negate) | Op::prefix(Rule::not))
-        .op(Op::postfix(Rule::call)
+    let levels = INFIX.iter().filter_map(|level| {
+        level.iter().map(|rule| Op::infix(*rule, Assoc::Left)).reduce(|operators, operator| operators | operator)
+    });
+    levels.fold(PrattParser::new(), PrattParser::op).op(Op::prefix(Rule::negate) | Op::prefix(Rule::not)).op(
+        Op::postfix(Rule::call)
             | Op::postfix(Rule::subscript)
             | Op::postfix(Rule::member_of)
-            | Op::postfix(Rule::probe))
+            | Op::postfix(Rule::probe),
+    )
 });
 
 impl Builder<'_> {
