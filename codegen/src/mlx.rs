@@ -18,7 +18,11 @@ const KERNELS: &[Kernel] = &[
     Kernel { path: "softmax", parameters: &["x", "axis", "precise"], optional: &[] },
     Kernel { path: "fast::rms_norm", parameters: &["x", "weight", "eps"], optional: &[] },
     Kernel { path: "fast::layer_norm", parameters: &["x", "weight", "bias", "eps"], optional: &[] },
-    Kernel { path: "fast::scaled_dot_product_attention", parameters: &["q", "k", "v", "scale"], optional: &["mask"] },
+    Kernel {
+        path: "fast::scaled_dot_product_attention",
+        parameters: &["q", "k", "v", "scale"],
+        optional: &["mask", "sinks"],
+    },
     Kernel { path: "dequantize", parameters: &["w"], optional: &[] },
     Kernel { path: "quantized_matmul", parameters: &["x", "w"], optional: &[] },
     Kernel { path: "gather_qmm", parameters: &["x", "w", "chosen"], optional: &[] },

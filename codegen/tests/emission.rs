@@ -23,11 +23,13 @@ fn the_same_program_gives_the_same_text() {
     syn::parse_file(&text).expect("is a Rust file");
 }
 
-/// Both emissions of every family are Rust; that they compile, `mgraph-models` shows.
+/// Both emissions of every family are Rust; that they compile, `mgraph-models` and `mgraph-tests` show.
 #[test]
 fn every_family_is_emitted() {
-    let families = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/families");
-    for entry in fs::read_dir(families).expect("a folder") {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folders =
+        ["models/families", "tests/families"].map(|folder| fs::read_dir(root.join(folder)).expect("a folder"));
+    for entry in folders.into_iter().flatten() {
         let path = entry.expect("an entry").path();
         let program = mgraph_dsl::compile_file(&path).expect("reads").unwrap_or_else(|failed| panic!("{failed}"));
         syn::parse_file(&text(&program)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

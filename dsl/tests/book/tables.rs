@@ -12,6 +12,7 @@ use mgraph_dsl::{
     ops::primitives,
     parser::RESERVED,
     prelude_sources,
+    source::PRELUDE,
 };
 
 pub fn parts() -> Vec<(&'static str, String)> {
@@ -136,7 +137,7 @@ fn prelude() -> String {
     let mut sources = prelude_sources();
     let family = sources.add("smallest.mgraph", SMALLEST);
     let program = compile_whole_prelude(sources, family).unwrap_or_else(|failed| panic!("{failed}"));
-    let analysis = analyze_prelude();
+    let analysis = analyze_prelude(&prelude_sources().get(PRELUDE).text);
     let text = analysis.text();
     let mut headings = headings(text).into_iter().peekable();
     let mut out = String::new();

@@ -21,19 +21,20 @@ pub fn layer_norm(x: &Array, weight: &Array, bias: &Array, eps: f64) -> Result<A
     Ok(fast::layer_norm(x, weight, bias, eps as f32)?)
 }
 
-/// `mask`: bool `[rows, queries, keys]`, true where a query sees a key.
+/// `mask`: bool `[rows, queries, keys]`, true where a query sees a key. `sinks`: one score per head of `q`, in its dtype.
 pub fn scaled_dot_product_attention(
     q: &Array,
     k: &Array,
     v: &Array,
     scale: f64,
     mask: Option<&Array>,
+    sinks: Option<&Array>,
 ) -> Result<Array> {
     let Some(mask) = mask else {
-        return Ok(fast::scaled_dot_product_attention(q, k, v, scale as f32, None, None)?);
+        return Ok(fast::scaled_dot_product_attention(q, k, v, scale as f32, None, sinks)?);
     };
     let mask = mask.expand_dims(1)?;
-    Ok(fast::scaled_dot_product_attention(q, k, v, scale as f32, &mask, None)?)
+    Ok(fast::scaled_dot_product_attention(q, k, v, scale as f32, &mask, sinks)?)
 }
 
 /// The dense form of a packed matrix.
