@@ -18,6 +18,7 @@ mod load;
 mod loops;
 mod names;
 mod probes;
+mod processor;
 pub(crate) mod record;
 pub(crate) mod scope;
 mod signature;
@@ -225,8 +226,9 @@ impl<'a> Checker<'a> {
         let id = model.map(|model| self.reach_model(model));
         self.finish_pending();
         let reached = (self.ops.len(), self.blocks.len());
+        let processor = self.processor(&family.items);
         if let Some(model) = model {
-            self.check_graphs(model, &family.items);
+            self.check_graphs(model, &family.items, &processor);
         }
 
         let mut rest: Vec<&ast::Item> = family.items.iter().collect();
@@ -242,7 +244,6 @@ impl<'a> Checker<'a> {
             self.finish_pending();
         }
         let (ops, blocks) = if whole_prelude { (self.ops.len(), self.blocks.len()) } else { reached };
-        self.check_processor(&family.items);
         self.check_recursion();
         let numerics = self.numerics(&family.items);
         let contract = self.contract(&family.items);
@@ -268,6 +269,7 @@ impl<'a> Checker<'a> {
             blocks: self.blocks.drain(..).take(blocks).filter_map(BlockEntry::finish).collect(),
             model: id,
             roots,
+            processor: processor.unwrap_or_default(),
             numerics,
             contract,
         };

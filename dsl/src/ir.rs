@@ -8,6 +8,7 @@ mod config;
 mod function;
 mod load;
 mod primitive;
+mod processor;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::{
     pattern,
     source::{Sources, Span},
 };
-pub use {config::*, function::*, load::*, primitive::*};
+pub use {config::*, function::*, load::*, primitive::*, processor::*};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => { $(
@@ -60,6 +61,8 @@ pub struct Program {
     pub model: BlockId,
     /// `model as "" | "language_model"`: the places below which every stored name lies; `[""]` when not written.
     pub roots: Vec<String>,
+    /// Where a family sees pictures.
+    pub processor: Option<Processor>,
     pub numerics: Numerics,
     pub contract: Vec<ContractLine>,
 }

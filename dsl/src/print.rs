@@ -56,6 +56,10 @@ impl<'p> Printer<'p> {
         let types: Vec<String> = self.program.model_types.iter().map(|t| format!("{t:?}")).collect();
         self.line(format_args!("family {} for {}", self.program.name, types.join(" | ")))?;
         self.line("")?;
+        if let Some(Processor { kind, settings, image_token, .. }) = &self.program.processor {
+            let name = kind.name();
+            self.line(format_args!("processor {name}(settings = {settings:?}, image_token = {image_token:?})"))?;
+        }
         for setting in &self.program.config {
             self.setting(setting)?;
         }

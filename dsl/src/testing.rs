@@ -103,6 +103,7 @@ pub fn program(config: Vec<crate::ir::Setting>, blocks: Vec<Block>) -> Program {
         blocks,
         locals: vec![],
         roots: vec![String::new()],
+        processor: None,
         numerics: Numerics { tf32: false, contraction: false },
         contract: vec![],
     }

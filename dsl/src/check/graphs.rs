@@ -3,7 +3,7 @@
 
 use super::{
     Checker,
-    scope::{Checked, Home, Lowering},
+    scope::Checked,
     signature::{ParameterType, Results, Signature, SignatureParameter},
     types::{dtype_name, type_text},
 };
@@ -16,9 +16,13 @@ use crate::{
 };
 
 impl<'a> Checker<'a> {
-    pub fn check_graphs(&mut self, model: &'a ast::Model, items: &'a [ast::Item]) {
+    pub fn check_graphs(
+        &mut self,
+        model: &'a ast::Model,
+        items: &'a [ast::Item],
+        processor: &Checked<Option<Processor>>,
+    ) {
         let model_id = BlockId(0);
-        let processor = items.iter().any(|i| matches!(i, ast::Item::Processor(_)));
         for Graph { name, required, needs: inputs, gives: result, called: _ } in GRAPHS {
             let written = model.members.iter().find_map(|m| match m {
                 ast::Member::Graph { name: n, signature } if n.node == *name => Some((n, signature)),
@@ -77,8 +81,21 @@ impl<'a> Checker<'a> {
         signature: &Signature,
         needed: &[&str],
         result: &Gives,
-        processor: bool,
+        processor: &Checked<Option<Processor>>,
     ) {
+        let vision = name.node == "vision";
+        if vision && matches!(processor, Ok(None)) {
+            self.report(
+                Diagnostic::new(
+                    Code::WrongProcessor,
+                    name.span,
+                    "`vision` takes what a processor gives, and this family has none",
+                )
+                .help("add `processor NAME(settings = \"..\", image_token = \"..\")`"),
+            );
+            return self.check_graph_result(name, tree, signature, result);
+        }
+
         for input in needed {
             let missing = signature.parameters.iter().all(|p| p.name.node != *input);
             // A misspelt one is said at its parameter.
@@ -95,6 +112,13 @@ impl<'a> Checker<'a> {
                 continue;
             };
             let word = parameter.name.node.as_str();
+            if vision {
+                if let Ok(Some(processor)) = processor {
+                    self.check_processor_output(processor.kind, written, ty);
+                }
+                continue;
+            }
+            self.check_of_tokens(&parameter.name, processor);
             match INPUTS.iter().find(|row| row.name == word) {
                 Some(Input { name: _, dtype, rank, dims, doc: _ }) => {
                     let fits = ty.dtype == *dtype
@@ -112,22 +136,33 @@ impl<'a> Checker<'a> {
                         self.report(Diagnostic::new(Code::UnknownInput, written.ty.span, message));
                     }
                 }
-                // `features` is what `vision` gives; the rest is named by the processor.
-                None if word == "features" || processor => {}
+                // What `vision` gives.
+                None if word == "features" => {}
                 None => {
                     let message = format!("the runtime has no input `{word}`");
                     let mut error = Diagnostic::new(Code::UnknownInput, parameter.name.span, message);
                     error = match near_input(word) {
                         Some(near) => error.help(format!("did you mean `{near}`?")),
-                        None => {
-                            error.help("inputs beyond the engine's come from a `processor`, and this family has none")
-                        }
+                        None => error.help("only `vision` takes what a `processor` gives"),
                     };
                     self.report(error);
                 }
             }
         }
         self.check_graph_result(name, tree, signature, result);
+    }
+
+    /// What an input says of pictures is known only where the processor gives it.
+    fn check_of_tokens(&mut self, name: &ast::Name, processor: &Checked<Option<Processor>>) {
+        let Some(needed) = ProcessorKind::ALL.into_iter().find(|kind| kind.of_tokens() == name.node) else { return };
+        let has = match processor {
+            Err(_) => return,
+            Ok(Some(processor)) if processor.kind == needed => return,
+            Ok(Some(processor)) => format!("and this family has `{}`", processor.kind.name()),
+            Ok(None) => "and this family has none".into(),
+        };
+        let message = format!("`{}` comes from the processor `{}`, {has}", name.node, needed.name());
+        self.report(Diagnostic::new(Code::UnknownInput, name.span, message));
     }
 
     fn check_graph_result(&mut self, name: &ast::Name, tree: &ast::Signature, signature: &Signature, result: &Gives) {
@@ -224,19 +259,6 @@ impl<'a> Checker<'a> {
             }
         }
         lines
-    }
-
-    /// The runtime has no processors yet; the arguments, which are constants, are checked all the same.
-    pub fn check_processor(&mut self, items: &'a [ast::Item]) {
-        for item in items {
-            let ast::Item::Processor(processor) = item else { continue };
-            let message = "a `processor` is not supported yet";
-            self.report(Diagnostic::new(Code::NotSupportedYet, processor.name.span, message));
-            for argument in &processor.arguments {
-                // A mistake in it was reported; nothing else needs the value.
-                let _ = Lowering::new(self, Home::Config, true).load(&argument.value);
-            }
-        }
     }
 }
 

@@ -81,6 +81,7 @@ codes! {
     MissingGraph = 0603, "a graph that is missing";
     StateMisuse = 0604, "state outside its block, or of the wrong shape";
     RepeatedProbe = 0605, "a probe name that may repeat";
+    WrongProcessor = 0606, "a processor that is missing or does not fit";
 
     ConfigField = 0701, "a config value that cannot be used";
     RequireFailed = 0702, "a `require` that does not hold";

@@ -7,7 +7,7 @@ use mgraph_dsl::{
     compile_whole_prelude,
     diagnostic::Code,
     graphs::{GRAPHS, Gives, INPUTS, Input},
-    ir::{DType, OpKind, Program, Twin, TwinBackend, TwinTarget, Within},
+    ir::{DType, OpKind, ProcessorKind, ProcessorOutput, Program, Twin, TwinBackend, TwinTarget, Within},
     load::FUNCTIONS,
     ops::primitives,
     parser::RESERVED,
@@ -22,6 +22,7 @@ pub fn parts() -> Vec<(&'static str, String)> {
         ("primitives", primitive_table()),
         ("graphs", graphs()),
         ("inputs", inputs()),
+        ("processors", processors()),
         ("prelude", prelude()),
         ("codes", codes()),
     ]
@@ -93,6 +94,20 @@ fn inputs() -> String {
             let rest = std::iter::repeat_n("_", rank.saturating_sub(dims.len()));
             let shape: Vec<&str> = dims.iter().copied().chain(rest).collect();
             vec![format!("`{name}: {}[{}]`", dtype_name(*dtype), shape.join(", ")), doc.to_string()]
+        }),
+    )
+}
+
+fn processors() -> String {
+    table(
+        &["processor", "gives `vision`", "gives tokens"],
+        ProcessorKind::ALL.into_iter().map(|kind| {
+            let outputs = kind.outputs().iter().map(|ProcessorOutput { name, dtype, rank, axes }| {
+                let shape = vec!["_"; *rank].join(", ");
+                format!("`{name}: {}[{shape}]` ({axes})", dtype_name(*dtype))
+            });
+            let outputs: Vec<String> = outputs.collect();
+            vec![format!("`{}`", kind.name()), outputs.join("; "), format!("`{}`", kind.of_tokens())]
         }),
     )
 }
