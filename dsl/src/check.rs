@@ -277,7 +277,7 @@ impl<'a> Checker<'a> {
         if program.ops.len() != ops || program.blocks.len() != blocks {
             program.ops.clear();
             let message = "an item was not lowered";
-            return Err(vec![Diagnostic::new(Code::NotSupportedYet, start_of(file), message)]);
+            return Err(vec![Diagnostic::new(Code::RecursiveDefinition, start_of(file), message)]);
         }
         let repeated = probes::repeated(&program);
         if repeated.is_empty() { Ok(program) } else { Err(repeated) }

@@ -85,8 +85,6 @@ codes! {
 
     ConfigField = 0701, "a config value that cannot be used";
     RequireFailed = 0702, "a `require` that does not hold";
-
-    NotSupportedYet = 0901, "a part of the language that is not built yet";
 }
 
 impl Code {
