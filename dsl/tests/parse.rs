@@ -348,3 +348,24 @@ fn operators_know_their_place() {
     let ExprKind::Binary { op, .. } = &condition.kind else { panic!("{condition:?}") };
     assert_eq!((op.node, sources.text(op.span)), (BinaryOp::Equal, "=="));
 }
+
+/// A recovery that guesses wrong blanks out what a mistake needs, and may never make one up or go on for ever.
+#[test]
+fn one_mistake_is_said_once() {
+    for path in families() {
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        let places: Vec<_> = text.match_indices([';', ',', '=', ':']).map(|(at, _)| at).collect();
+        for at in places.into_iter().step_by(41) {
+            let broken = format!("{}{}", &text[..at], &text[at + 1..]);
+            if let Err(errors) = parse_text(&broken).1 {
+                assert!(errors.len() <= 2, "{}: without the mark at {at}: {errors:?}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn many_mistakes_end() {
+    let (_, tree) = parse_text(&format!("block B {{ {} }}", "let x = + \n".repeat(10_000)));
+    assert_eq!(tree.expect_err("it is broken").len(), 21);
+}
