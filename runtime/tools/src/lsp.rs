@@ -5,6 +5,7 @@
 
 mod complete;
 mod document;
+mod format;
 mod hover;
 mod names;
 mod prelude;
