@@ -12,6 +12,7 @@ mod prelude;
 mod report;
 mod server;
 mod wire;
+mod words;
 
 use clap::Args;
 

@@ -23,6 +23,8 @@ fn hover_says_what_the_checker_found() {
         ("y * sca^le", scale, ""),
         ("= no^rm(x)", norm, ""),
         ("twi^ce(y", "op twice(x: F[.., N]) -> F[.., N]\n// here: F[B, S, hidden]", "Twice."),
+        ("depth:  di^m", "dim", "a positive integer, usable in shapes"),
+        ("tokens: i^32[B", "i32", "32-bit integer"),
         ("norm(x^);", "x: Hidden\n// x: F[B, S, hidden]", ""),
     ] {
         let hover = client.at("textDocument/hover", TEXT, place, json!({}));
