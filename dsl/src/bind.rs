@@ -11,7 +11,10 @@ mod instance;
 mod packed;
 mod place;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 pub use fault::BindFault;
 pub use instance::{Instance, InstanceNames, Slot};
@@ -172,7 +175,7 @@ pub fn bind(
     stored: &BTreeMap<String, Stored>,
     quantization: Quantization<'_>,
 ) -> Result<Bindings, Vec<BindFault>> {
-    let binder = Binder { program, resolved, stored, quantization };
+    let binder = Binder { program, resolved, stored, quantization, blocks: Cell::new(0) };
     let mut best: Option<(Draft, Instance)> = None;
     for root in &program.roots {
         let mut draft = Draft::default();
@@ -185,6 +188,10 @@ pub fn bind(
     }
     // `roots` is never empty (`[""]` when not written); were it, an empty family would bind to nothing.
     let (mut draft, root) = best.unwrap_or_else(|| (Draft::default(), Instance::empty(program.model)));
+    if binder.blocks.get() >= MAX_BLOCKS {
+        let error = format!("this config asks for more than {MAX_BLOCKS} blocks");
+        return Err(vec![BindFault::Load { field: "model".into(), error }]);
+    }
     binder.settle(&mut draft);
     if draft.faults.is_empty() {
         Ok(Bindings { root, weights: draft.weights, states: draft.states })
@@ -198,6 +205,8 @@ struct Binder<'a> {
     resolved: &'a Resolved,
     stored: &'a BTreeMap<String, Stored>,
     quantization: Quantization<'a>,
+    /// How many block instances were made, those of ways that lost too.
+    blocks: Cell<usize>,
 }
 
 /// What one way to bind a subtree gives. Ways that lose are dropped.
@@ -244,6 +253,8 @@ impl Draft {
 
 /// More absent tensors than anyone reads of. A config that asks for 10^12 layers has to end in an error, not in all memory.
 const HOPELESS: usize = 4096;
+/// More blocks than any model has, also where every place of every block is tried.
+const MAX_BLOCKS: usize = 1 << 18;
 
 impl Binder<'_> {
     fn block(
@@ -255,6 +266,15 @@ impl Binder<'_> {
         draft: &mut Draft,
     ) -> Instance {
         let block = self.program.block(id);
+        self.blocks.set(self.blocks.get() + 1);
+        if self.blocks.get() >= MAX_BLOCKS {
+            return Instance {
+                block: id,
+                path: path.to_owned(),
+                parameters,
+                fields: vec![Slot::Absent; block.fields.len()],
+            };
+        }
         for (base, pattern) in bases.iter().flat_map(|b| block.ignores.iter().map(move |p| (b, p))) {
             draft.ignores.push(join(&base.path.replace("{}", "*"), pattern));
         }
@@ -347,7 +367,7 @@ impl Binder<'_> {
                 };
                 let mut items = Vec::new();
                 for i in bound(low)?..bound(high)? {
-                    if draft.missing > HOPELESS {
+                    if draft.missing > HOPELESS || self.blocks.get() >= MAX_BLOCKS {
                         break;
                     }
                     let parameters = parameters(*block, arguments, Some((*variable, i)))?;

@@ -7,6 +7,7 @@
 mod absent;
 mod blocks;
 mod body;
+mod bounds;
 mod calls;
 mod config;
 mod dims;
@@ -170,6 +171,9 @@ pub(crate) struct Checker<'a> {
     blocks: Vec<BlockEntry<'a>>,
     block_ids: HashMap<&'a str, BlockId>,
     pending: VecDeque<Pending>,
+    measures: HashMap<bounds::Named, bounds::Measure>,
+    /// How many blocks are being checked inside each other.
+    block_depth: usize,
     /// Kept for editors only.
     record: Option<record::Record>,
 }
@@ -189,6 +193,8 @@ impl<'a> Checker<'a> {
             blocks: Vec::new(),
             block_ids: HashMap::new(),
             pending: VecDeque::new(),
+            measures: HashMap::new(),
+            block_depth: 0,
             record: None,
         }
     }
@@ -278,6 +284,9 @@ impl<'a> Checker<'a> {
             program.ops.clear();
             let message = "an item was not lowered";
             return Err(vec![Diagnostic::new(Code::RecursiveDefinition, start_of(file), message)]);
+        }
+        if let Some(error) = bounds::too_large(&program) {
+            return Err(vec![error]);
         }
         let repeated = probes::repeated(&program);
         if repeated.is_empty() { Ok(program) } else { Err(repeated) }

@@ -39,6 +39,11 @@ impl Ord for Atom {
     }
 }
 
+/// No size is a higher power of another.
+const MAX_POWER: i32 = 64;
+/// Letters in the text of a dim.
+const MAX_TEXT: usize = 10_000;
+
 /// A fraction in lowest terms, denominator positive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ratio {
@@ -89,16 +94,19 @@ impl Monomial {
         self.0.iter().map(|(a, p)| (a, *p))
     }
 
-    fn times(&self, other: &Monomial, sign: i32) -> Monomial {
+    /// `None` where a power grows beyond all sense.
+    fn times(&self, other: &Monomial, sign: i32) -> Option<Monomial> {
         let mut product = self.0.clone();
         for (atom, power) in &other.0 {
             let entry = product.entry(atom.clone()).or_insert(0);
             *entry += sign * power;
-            if *entry == 0 {
-                product.remove(atom);
+            match *entry {
+                0 => drop(product.remove(atom)),
+                power if power.abs() > MAX_POWER => return None,
+                _ => {}
             }
         }
-        Monomial(product)
+        Some(Monomial(product))
     }
 }
 
@@ -170,10 +178,10 @@ impl Dim {
         self.terms.keys().flat_map(|m| m.0.keys())
     }
 
-    fn collect(terms: impl IntoIterator<Item = (Monomial, Option<Ratio>)>) -> Result<Dim, DimError> {
+    fn collect(terms: impl IntoIterator<Item = (Option<Monomial>, Option<Ratio>)>) -> Result<Dim, DimError> {
         let mut sum = BTreeMap::new();
         for (monomial, ratio) in terms {
-            let ratio = ratio.ok_or(DimError::Overflow)?;
+            let (monomial, ratio) = monomial.zip(ratio).ok_or(DimError::Overflow)?;
             let entry = sum.entry(monomial).or_insert(Ratio::ZERO);
             *entry = entry.plus(ratio).ok_or(DimError::Overflow)?;
         }
@@ -183,7 +191,7 @@ impl Dim {
 
     pub fn plus(&self, other: &Dim) -> Result<Dim, DimError> {
         let both = self.terms.iter().chain(&other.terms);
-        Dim::collect(both.map(|(m, r)| (m.clone(), Some(*r))))
+        Dim::collect(both.map(|(m, r)| (Some(m.clone()), Some(*r))))
     }
 
     pub fn minus(&self, other: &Dim) -> Result<Dim, DimError> {
@@ -208,6 +216,12 @@ impl Dim {
         };
         let inverse = Ratio::new(ratio.denominator, ratio.numerator).ok_or(DimError::Overflow)?;
         Dim::collect(self.terms.iter().map(|(m, r)| (m.times(below, -1), r.times(inverse))))
+    }
+
+    /// The dim, unless its text is beyond what anyone reads: an expression in an expression, over many calls, doubles each time.
+    pub fn bounded(self) -> Result<Dim, DimError> {
+        let length: usize = self.atoms().map(|atom| atom.text.len() + 1).sum();
+        if length <= MAX_TEXT { Ok(self) } else { Err(DimError::Overflow) }
     }
 
     /// Replace atoms. An atom with a negative power may only become a single term.

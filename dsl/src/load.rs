@@ -39,6 +39,8 @@ pub enum LoadErrorKind {
     Index { index: i64, length: usize },
     #[error("`{0}` of an empty list has no value")]
     Empty(&'static str),
+    #[error("this takes more than {0} steps to compute; no family needs so many")]
+    TooLong(u32),
     #[error("`{dim}` comes to {size}; a size cannot be negative")]
     Negative { dim: String, size: i64 },
     /// A name without a value here: its condition does not hold, or what it depends on is at fault.

@@ -1,10 +1,14 @@
 //! Blocks: parameters, then fields in order, then the signatures of their functions; bodies come last, when every
 //! block they call has its signatures.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use super::{
     Checker, Pending,
+    bounds::{MAX_NESTING, Named},
     functions::load_parameters,
     scope::{Checked, Home, Item, Lowering, Reported},
     signature::{ParameterType, Signature},
@@ -50,6 +54,8 @@ pub(crate) struct BlockEntry<'a> {
     ignores: Vec<String>,
     functions: Vec<FunctionEntry<'a>>,
     complete: bool,
+    stateful: bool,
+    count: u64,
 }
 
 impl BlockEntry<'_> {
@@ -135,11 +141,20 @@ impl<'a> Checker<'a> {
 
     /// Whether the block or one inside it holds state.
     pub fn has_state(&self, block: BlockId) -> bool {
+        self.blocks[block.0 as usize].stateful
+    }
+
+    fn holds_state(&self, block: BlockId) -> bool {
         self.blocks[block.0 as usize].fields.iter().any(|f| match &f.kind {
             FieldKind::State(_) => true,
             FieldKind::Child { block, .. } | FieldKind::Children { block, .. } => self.has_state(*block),
             FieldKind::Tensor(_) | FieldKind::Matrix(_) | FieldKind::Let(_) | FieldKind::Derived { .. } => false,
         })
+    }
+
+    /// How many blocks it stands for, arrays counted once.
+    pub fn blocks_in(&self, block: BlockId) -> u64 {
+        self.blocks[block.0 as usize].count
     }
 
     pub fn graph_signature(&self, block: BlockId, name: &str) -> Option<Signature> {
@@ -189,7 +204,16 @@ impl<'a> Checker<'a> {
             ignores: Vec::new(),
             functions: Vec::new(),
             complete: false,
+            stateful: false,
+            count: 1,
         });
+        if self.block_depth >= MAX_NESTING {
+            let message = format!("blocks stand in each other more than {MAX_NESTING} deep here");
+            self.report(Diagnostic::new(Code::NestedTooDeep, block.span, message));
+            self.blocks[id.0 as usize].complete = true;
+            return id;
+        }
+        self.block_depth += 1;
         let sees_config = block.span.file != PRELUDE;
         let parameters =
             Lowering::new(self, Home::Block(id), sees_config).signature(block.parameters, None, block.span);
@@ -199,7 +223,11 @@ impl<'a> Checker<'a> {
         for member in block.members {
             self.check_member(id, member, sees_config, &mut seen);
         }
+        self.block_depth -= 1;
         self.check_stored_paths(id);
+        self.blocks[id.0 as usize].stateful = self.holds_state(id);
+        let fields = self.blocks[id.0 as usize].fields.clone();
+        self.blocks[id.0 as usize].count = self.block_count(block.name, block.span, &fields);
         for member in block.members {
             self.check_function_signature(id, member, sees_config);
         }
@@ -334,7 +362,12 @@ impl<'a> Checker<'a> {
         let item = item?;
         lowering.item_found(name.span, &item);
         let kind = match item {
-            Item::Load(value) => FieldKind::Let(value),
+            Item::Load(value) => {
+                let measure = lowering.measured(name, &value)?;
+                let field = FieldId(lowering.checker.blocks[block.0 as usize].fields.len() as u32);
+                lowering.remember(Named::Member(block, field), measure);
+                FieldKind::Let(value)
+            }
             Item::Value(result) => {
                 let ty = lowering.tensor_type(result, value.span)?;
                 let body = Region { statements, results: vec![result] };
@@ -376,37 +409,41 @@ impl<'a> Checker<'a> {
     /// Two fields on one stored path must exclude each other.
     fn check_stored_paths(&mut self, block: BlockId) {
         let fields = self.blocks[block.0 as usize].fields.clone();
-        let stored = |f: &FieldEntry| {
-            !matches!(f.kind, FieldKind::Let(_) | FieldKind::Derived { .. } | FieldKind::State(_))
-                && !f.is_stateful_only(self)
-        };
+        let stored: Vec<&FieldEntry> = fields
+            .iter()
+            .filter(|f| !matches!(f.kind, FieldKind::Let(_) | FieldKind::Derived { .. } | FieldKind::State(_)))
+            .filter(|f| !f.is_stateful_only(self))
+            .collect();
+        // One mistake, one message: each field against the first that it cannot stand beside.
+        let mut at: HashMap<&str, Vec<&FieldEntry>> = HashMap::new();
         let mut clashes = Vec::new();
-        for (i, second) in fields.iter().enumerate().filter(|(_, f)| stored(f)) {
-            for first in fields[..i].iter().filter(|f| stored(f)) {
-                let shared = second.stored.places.iter().flatten().find(|part| {
-                    !part.path.is_empty()
-                        && part.rows.is_none()
-                        && first.stored.places.iter().flatten().any(|p| p.path == part.path && p.rows.is_none())
-                });
-                if let Some(part) = shared {
-                    clashes.push((first.clone(), second.clone(), part.path.clone()));
-                }
-            }
+        for second in stored {
+            let whole =
+                second.stored.places.iter().flatten().filter(|part| part.rows.is_none() && !part.path.is_empty());
+            let paths: BTreeSet<&str> = whole.map(|part| part.path.as_str()).collect();
+            let first = paths.iter().find_map(|path| {
+                let first = at.get(path).into_iter().flatten().find(|first| !self.apart(block, first, second))?;
+                Some((first.name.clone(), first.span, *path))
+            });
+            clashes.extend(first.map(|(first, span, path)| (first, span, second, path)));
+            paths.iter().for_each(|path| at.entry(path).or_default().push(second));
         }
-        for (first, second, path) in clashes {
-            let exclude = match (&first.condition, &second.condition) {
-                (Some(a), Some(b)) => Lowering::new(self, Home::Block(block), true).exclusive(a, b),
-                _ => false,
-            };
-            if !exclude {
-                let message = format!("`{}` and `{}` both lie at {path:?}", first.name, second.name);
-                self.report(
-                    Diagnostic::new(Code::DoublyClaimed, second.span, message)
-                        .label("the same stored path")
-                        .help("give one of them another path with `as`, or conditions that exclude each other")
-                        .also(first.span, "claimed here"),
-                );
-            }
+        for (first, span, second, path) in clashes {
+            let message = format!("`{first}` and `{}` both lie at {path:?}", second.name);
+            self.report(
+                Diagnostic::new(Code::DoublyClaimed, second.span, message)
+                    .label("the same stored path")
+                    .help("give one of them another path with `as`, or conditions that exclude each other")
+                    .also(span, "claimed here"),
+            );
+        }
+    }
+
+    /// Whether two fields never exist together.
+    fn apart(&mut self, block: BlockId, first: &FieldEntry, second: &FieldEntry) -> bool {
+        match (&first.condition, &second.condition) {
+            (Some(a), Some(b)) => Lowering::new(self, Home::Block(block), true).exclusive(a, b),
+            _ => false,
         }
     }
 

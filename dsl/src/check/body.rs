@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::bounds::Named;
 use super::scope::{Binding, Checked, Home, Item, Local, Lowering, Reported, load};
 use crate::{
     ast::{self, ExprKind},
@@ -137,6 +138,7 @@ impl Lowering<'_, '_> {
         if name.node == "_" {
             return Item::Load(value);
         }
+        let Ok(measure) = self.measured(name, &value) else { return Item::Poison };
         let integer = value.ty == LoadType::Int;
         let list = matches!(value.ty, LoadType::List(_));
         let local = Local {
@@ -147,6 +149,7 @@ impl Lowering<'_, '_> {
             value: Some(value.clone()),
         };
         let local = self.new_local(local);
+        self.remember(Named::Local(local), measure);
         let ty = value.ty.clone();
         self.push(Statement::Let { local, name: name.node.clone(), value });
         Item::Load(load(LoadKind::Local(local), ty, name.span))

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Checker,
+    bounds::Named,
     load::type_name,
     scope::{Checked, Home, Item, Lowering, Reported},
 };
@@ -277,6 +278,8 @@ impl<'a> Checker<'a> {
         }
         let value = lowering.load(value)?;
         lowering.item_found(name.span, &Item::Load(value.clone()));
+        let measure = lowering.measured(name, &value)?;
+        lowering.remember(Named::Config(path(section, name)), measure);
         let list = matches!(value.ty, LoadType::List(_));
         let entry = Entry {
             ty: value.ty.clone(),

@@ -282,7 +282,7 @@ impl Lowering<'_, '_> {
     }
 
     pub fn translate_dim(&self, dim: &Dim, with: &Translation) -> Result<Dim, DimError> {
-        dim.substitute(&|atom: &Atom| Some(self.dim_or_atom(&self.translate(&atom.load, with))))
+        dim.substitute(&|atom: &Atom| Some(self.dim_or_atom(&self.translate(&atom.load, with)))).and_then(Dim::bounded)
     }
 
     pub fn translate_shape(&self, shape: &Shape, with: &Translation) -> Result<Shape, DimError> {

@@ -26,6 +26,9 @@ pub(crate) struct Items<'a> {
 const RESERVED: &[&str] =
     &["F", "Q", "f32", "f16", "bf16", "f64", "i32", "u32", "u8", "bool", "dim", "int", "float", "name"];
 
+/// Who has so many mistakes reads the first ones: suggestions, which look at every name, are made for those.
+const MANY: usize = 100;
+
 impl<'a> Checker<'a> {
     pub fn collect_items(&mut self, items: &'a [ast::Item]) {
         for item in items {
@@ -294,6 +297,9 @@ impl<'a> Lowering<'_, 'a> {
 
     /// Every name that could stand here, for suggestions.
     fn visible(&self) -> Vec<String> {
+        if self.checker.diagnostics.len() > MANY {
+            return Vec::new();
+        }
         let mut names: Vec<String> = self.scopes.iter().flat_map(|s| s.keys().cloned()).collect();
         if let Home::Block(block) = self.home {
             names.extend(self.checker.field_names(block));
@@ -330,7 +336,10 @@ impl<'a> Lowering<'_, 'a> {
             };
             return self.error(Diagnostic::new(Code::NotCallable, span, message).label("not callable").help(help));
         }
-        let mut known: Vec<String> = self.checker.items.ops.keys().map(|k| k.to_string()).collect();
+        let mut known: Vec<String> = Vec::new();
+        if self.checker.diagnostics.len() <= MANY {
+            known.extend(self.checker.items.ops.keys().map(|k| k.to_string()));
+        }
         known.extend(ops::names().map(str::to_string));
         known.extend(super::load::function_names().map(str::to_string));
         if let Home::Block(block) = self.home {

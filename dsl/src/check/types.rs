@@ -110,8 +110,14 @@ impl Lowering<'_, '_> {
     fn written_at(&mut self, ty: &ast::Type, depth: usize) -> Checked<Written> {
         match &ty.kind {
             ast::TypeKind::Tuple(items) => {
-                let items: Checked<Vec<_>> = items.iter().map(|t| self.written_at(t, depth)).collect();
-                Ok(Written::Tuple(items?))
+                let mut written = Vec::new();
+                for item in items {
+                    match self.written_at(item, depth)? {
+                        Written::Tuple(_) => return self.fail(Code::TypeMismatch, item.span, "a tuple holds no tuple"),
+                        item => written.push(item),
+                    }
+                }
+                Ok(Written::Tuple(written))
             }
             ast::TypeKind::List { item, length } => match self.written_at(item, depth)? {
                 Written::Load { ty, .. } => {
@@ -223,7 +229,7 @@ impl Lowering<'_, '_> {
             let message = format!("a dim is an integer, not {}", super::load::type_name(&value.ty));
             return self.fail(Code::TypeMismatch, expr.span, message);
         }
-        let dim = self.dim_of(&value);
+        let dim = self.dim_of(&value).and_then(Dim::bounded);
         self.sound(dim, expr.span)
     }
 
@@ -236,7 +242,11 @@ impl Lowering<'_, '_> {
                     .help("name the divisor in the config, as a field or a `let` of its own meaning"),
             )),
             DimError::DivisionByZero => self.fail(Code::DivisionBySum, span, "this dim divides by zero"),
-            DimError::Overflow => self.fail(Code::DivisionBySum, span, "this dim leaves 64 bits"),
+            DimError::Overflow => self.fail(
+                Code::DivisionBySum,
+                span,
+                "this dim is too large: a factor leaves 64 bits, or there are too many terms",
+            ),
         })
     }
 

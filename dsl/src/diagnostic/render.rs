@@ -8,15 +8,22 @@ use super::Diagnostic;
 use crate::source::{FileId, Sources, Span};
 
 const WIDTH: usize = 110;
+/// A longer line (a whole family on one line, as macros have it) is no picture. `miette` panics at columns past 65535.
+const MAX_LINE: usize = 2000;
+/// So many pictures are looked at; more mistakes are listed, a line each.
+const MAX_PICTURES: usize = 100;
 
 /// All diagnostics, each with its lines of source, one after the other.
 pub fn render(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(WIDTH);
     let mut out = String::new();
-    for diagnostic in diagnostics {
+    for (index, diagnostic) in diagnostics.iter().enumerate() {
         let mut one = String::new();
-        if handler.render_report(&mut one, &Report::new(diagnostic, sources)).is_err() {
+        let drawn = index < MAX_PICTURES
+            && short_lines(diagnostic, sources)
+            && handler.render_report(&mut one, &Report::new(diagnostic, sources)).is_ok();
+        if !drawn {
             one = render_plain(diagnostic, sources) + "\n";
         }
         if !out.is_empty() {
@@ -25,6 +32,19 @@ pub fn render(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> Str
         out += &one;
     }
     out
+}
+
+/// Whether every line that a picture would show is short enough for one.
+fn short_lines(diagnostic: &Diagnostic, sources: &Sources) -> bool {
+    let spans = std::iter::once(diagnostic.span).chain(diagnostic.related.iter().map(|(span, _)| *span));
+    spans.into_iter().all(|span| {
+        let text = &sources.get(span.file).text;
+        let span = clamp(span, text);
+        let (start, end) = (span.start as usize, span.end as usize);
+        let before = text[..start].rfind('\n').map_or(start, |at| start - at);
+        let after = text[end..].find('\n').unwrap_or(text.len() - end);
+        before + (end - start) + after <= MAX_LINE
+    })
 }
 
 /// `file:line:column: error[mg0101]: sentence`

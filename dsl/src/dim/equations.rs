@@ -3,12 +3,14 @@
 //! Each equation is solved for one atom when it is assumed, and that atom is replaced everywhere, in dims and in the
 //! other equations. No search: two dims are equal when they are the same after replacement.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use super::{Atom, Dim};
 
 #[derive(Debug, Clone, Default)]
 pub struct Equations {
-    /// No left side occurs in any right side.
-    solved: Vec<(Atom, Dim)>,
+    /// No left side occurs in any right side. Shared, because every expression that is checked begins with the same ones.
+    solved: Arc<BTreeMap<Atom, Dim>>,
 }
 
 impl Equations {
@@ -17,8 +19,10 @@ impl Equations {
         if self.solved.is_empty() {
             return dim.clone();
         }
-        let with = |atom: &Atom| self.solved.iter().find(|(a, _)| a == atom).map(|(_, d)| d.clone());
-        dim.substitute(&with).unwrap_or_else(|_| dim.clone())
+        if !dim.atoms().any(|atom| self.solved.contains_key(atom)) {
+            return dim.clone();
+        }
+        dim.substitute(&|atom| self.solved.get(atom).cloned()).unwrap_or_else(|_| dim.clone())
     }
 
     pub fn equal(&self, a: &Dim, b: &Dim) -> bool {
@@ -29,13 +33,14 @@ impl Equations {
     pub fn assume(&mut self, a: &Dim, b: &Dim) {
         let Ok(zero) = self.reduce(a).minus(&self.reduce(b)) else { return };
         let Some((atom, value)) = solve(&zero) else { return };
-        for (_, other) in &mut self.solved {
+        let solved = Arc::make_mut(&mut self.solved);
+        for other in solved.values_mut().filter(|other| other.atoms().any(|a| *a == atom)) {
             let replaced = other.substitute(&|x| (*x == atom).then(|| value.clone()));
             if let Ok(replaced) = replaced {
                 *other = replaced;
             }
         }
-        self.solved.push((atom, value));
+        solved.insert(atom, value);
     }
 }
 

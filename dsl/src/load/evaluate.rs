@@ -34,7 +34,7 @@ pub trait Environment {
 }
 
 pub fn evaluate(load: &Load, names: &dyn Environment) -> Result<Val, LoadError> {
-    Evaluation { names, locals: Vec::new() }.value(load)
+    Evaluation::new(names).value(load)
 }
 
 /// A condition.
@@ -86,14 +86,34 @@ pub(super) struct Evaluation<'a> {
     pub(super) names: &'a dyn Environment,
     /// The locals of this expression, innermost last.
     locals: Vec<(LocalId, Val)>,
+    /// How much more may be computed.
+    left: u32,
 }
+
+/// Parts of expressions and items of lists in one value: a second at most. The longest list of a family, one number for each
+/// word of a vocabulary, takes a fifth of it.
+const MAX_STEPS: u32 = 1 << 22;
 
 impl<'a> Evaluation<'a> {
     pub(super) fn new(names: &'a dyn Environment) -> Self {
-        Evaluation { names, locals: Vec::new() }
+        Evaluation { names, locals: Vec::new(), left: MAX_STEPS }
+    }
+
+    /// Pays for `steps`; with nothing left, the value is given up.
+    fn pay(&mut self, steps: usize, span: Span) -> Result<(), LoadError> {
+        let left = u32::try_from(steps).ok().and_then(|steps| self.left.checked_sub(steps));
+        self.left = left.ok_or(LoadError::new(span, LoadErrorKind::TooLong(MAX_STEPS)))?;
+        Ok(())
     }
 
     pub(super) fn value(&mut self, load: &Load) -> Result<Val, LoadError> {
+        let value = self.value_of(load)?;
+        let items = value.as_list().map_or(0, <[Val]>::len);
+        self.pay(1 + items, load.span)?;
+        Ok(value)
+    }
+
+    fn value_of(&mut self, load: &Load) -> Result<Val, LoadError> {
         let span = load.span;
         let absent = |name: String| LoadError::new(span, LoadErrorKind::Absent(name));
         Ok(match &load.kind {
@@ -175,7 +195,7 @@ impl<'a> Evaluation<'a> {
         loads.iter().map(|load| self.value(load)).collect()
     }
 
-    fn call(&self, op: OpId, arguments: Vec<Val>, span: Span) -> Result<Val, LoadError> {
+    fn call(&mut self, op: OpId, arguments: Vec<Val>, span: Span) -> Result<Val, LoadError> {
         let op = self.names.program().op(op);
         let OpKind::Load { parameters, dims, body } = &op.kind else {
             let found = format!("`{}`, which takes tensors", op.name);
@@ -188,7 +208,10 @@ impl<'a> Evaluation<'a> {
         let dims = lengths.collect();
         let parameters = parameters.iter().map(|p| p.name.as_str()).zip(arguments).collect();
         let inside = Inside { outer: self.names, parameters, dims };
-        Evaluation::new(&inside).value(body)
+        let mut evaluation = Evaluation { left: self.left, ..Evaluation::new(&inside) };
+        let value = evaluation.value(body);
+        self.left = evaluation.left;
+        value
     }
 
     fn comprehend(&mut self, item: &Load, each: &[Each], out: &mut Vec<Val>) -> Result<(), LoadError> {
@@ -196,15 +219,29 @@ impl<'a> Evaluation<'a> {
             out.push(self.value(item)?);
             return Ok(());
         };
-        let over: Vec<Val> = match &first.over {
+        match &first.over {
             Over::Range(low, high) => {
                 let low_value = self.value(low)?.int(low.span)?;
                 let high_value = self.value(high)?.int(high.span)?;
-                (low_value..high_value).map(Val::Int).collect()
+                self.turns((low_value..high_value).map(Val::Int), item, first, rest, out)
             }
-            Over::List(list) => self.value(list)?.items(list.span)?,
-        };
-        for (i, value) in over.into_iter().enumerate() {
+            Over::List(list) => {
+                let list = self.value(list)?.items(list.span)?;
+                self.turns(list.into_iter(), item, first, rest, out)
+            }
+        }
+    }
+
+    fn turns(
+        &mut self,
+        over: impl Iterator<Item = Val>,
+        item: &Load,
+        first: &Each,
+        rest: &[Each],
+        out: &mut Vec<Val>,
+    ) -> Result<(), LoadError> {
+        for (i, value) in over.enumerate() {
+            self.pay(1, item.span)?;
             let outside = self.locals.len();
             if let Some(index) = first.index {
                 self.locals.push((index, Val::Int(i as i64)));

@@ -31,7 +31,7 @@ const MAX_COMMENT_DEPTH: usize = 16;
 const LONG_MARKS: &[&str] = &["->", "::", "..", "==", "!=", "<=", ">=", "<<", ">>"];
 
 pub fn scan(file: FileId, text: &str) -> (Vec<Token>, Vec<Diagnostic>) {
-    let mut scanner = Scanner { file, text, at: 0, tokens: Vec::new(), errors: Vec::new() };
+    let mut scanner = Scanner { file, text, at: 0, unknown_until: 0, tokens: Vec::new(), errors: Vec::new() };
     while scanner.at < text.len() {
         scanner.step();
     }
@@ -42,6 +42,8 @@ struct Scanner<'a> {
     file: FileId,
     text: &'a str,
     at: usize,
+    /// The end of a line whose unknown characters were told.
+    unknown_until: usize,
     tokens: Vec<Token>,
     errors: Vec<Diagnostic>,
 }
@@ -171,11 +173,7 @@ impl Scanner<'_> {
 
     fn unknown(&mut self, character: char) {
         // One mistake, such as a string in the wrong quotes, is said once a line.
-        let line = self.text[..self.at].rfind('\n').map_or(0, |end| end + 1);
-        let is_known = self
-            .errors
-            .last()
-            .is_some_and(|last| last.code == Code::UnknownCharacter && last.span.start as usize >= line);
+        let is_known = self.at < self.unknown_until;
         let same = self.text[self.at..].chars().take_while(|c| *c == character).count() * character.len_utf8();
         let help = match character {
             '\'' => Some("strings are written with `\"`"),
@@ -189,6 +187,7 @@ impl Scanner<'_> {
             self.at += same;
             return;
         }
+        self.unknown_until = self.text[self.at..].find('\n').map_or(self.text.len(), |length| self.at + length);
         let shown = if character.is_control() { character.escape_unicode().to_string() } else { character.to_string() };
         self.error(Code::UnknownCharacter, same, format!("the language has no character `{shown}`")).help =
             help.map(String::from);

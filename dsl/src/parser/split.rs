@@ -207,13 +207,13 @@ impl Splitter<'_> {
 
     /// A brace that begins its line stands below the beginning of the line that opened it.
     fn closes_crookedly(&self, open: usize, close: usize) -> bool {
-        let indent = |index: usize| {
-            let before = &self.text[..self.tokens[index].start];
-            let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
-            (line.len() - line.trim_start().len(), line.trim_start().is_empty())
-        };
-        let ((opened, _), (closed, begins_line)) = (indent(open), indent(close));
-        begins_line && opened != closed
+        let before = |index: usize| &self.text[..self.tokens[index].start];
+        let line = before(close).trim_end_matches([' ', '\t']);
+        let begins_line = line.is_empty() || line.ends_with('\n');
+        begins_line && {
+            let opening = before(open).rsplit('\n').next().unwrap_or_default();
+            opening.len() - opening.trim_start().len() != before(close).len() - line.len()
+        }
     }
 
     /// The item that begins at `next`, or the file, ends: nothing may be open.
