@@ -17,7 +17,7 @@ const MARK: Duration = Duration::from_millis(20);
 const ROUNDS: usize = 200;
 
 fn main() -> ExitCode {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parse/molmo2.mgraph");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/families/molmo2.mgraph");
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) => {

@@ -1,10 +1,11 @@
 //! Text to tree. A light scan finds the items, `pest` parses each by `mgraph.pest`, and the builders turn what it found
-//! into [`ast`]. Every broken item is reported, at its first mistake.
+//! into [`ast`]. Every mistake is reported, one per statement or declaration.
 
 mod build;
 mod expressions;
 mod items;
 mod mistake;
+mod recover;
 pub(crate) mod scan;
 mod split;
 mod statements;
@@ -18,6 +19,7 @@ use crate::ast;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::source::{FileId, PRELUDE, Sources, Span};
 use build::Builder;
+use recover::Recovery;
 use scan::Kind;
 use words::{Grammar, Rule};
 
@@ -80,7 +82,10 @@ pub fn parse_whole_items(sources: &Sources, file: FileId) -> Parsed {
             continue;
         }
         match Grammar::parse(Rule::item, &text[first.start..last.end]) {
-            Err(error) => errors.push(mistake::explain(&error, first.start, piece, &builder)),
+            Err(error) => {
+                errors.push(mistake::explain(&error, first.start, piece, &builder));
+                errors.append(&mut more_mistakes(file, text, &tokens, piece, &error));
+            }
             Ok(pairs) => {
                 builder.enter_piece(first.start, &piece.doc);
                 for pair in pairs.filter(|pair| pair.as_rule() != Rule::EOI) {
@@ -107,6 +112,41 @@ pub fn parse_whole_items(sources: &Sources, file: FileId) -> Parsed {
     }
     errors.sort_by_key(|error| error.span.start);
     Parsed { tree, items, errors }
+}
+
+/// What else is wrong in an item whose first mistake is `first`.
+fn more_mistakes(
+    file: FileId,
+    text: &str,
+    tokens: &[scan::Token],
+    piece: &split::Piece,
+    first: &pest::error::Error<Rule>,
+) -> Vec<Diagnostic> {
+    let (start, end) = (tokens[piece.tokens.start].start, tokens[piece.tokens.end - 1].end);
+    let mut recovery = Recovery::new(text, tokens, piece.tokens.clone());
+    let mut errors = Vec::new();
+    let mut at = start + mistake::offset(first);
+    // An entry is blanked out in each turn, at most two for one mistake.
+    while errors.len() < recover::MAX_MISTAKES && recovery.blank_out(at) {
+        let builder = Builder::new(file, &recovery.text, &recovery.tokens);
+        let piece = split::Piece { tokens: recovery.piece.clone(), doc: String::new(), broken: true };
+        match Grammar::parse(Rule::item, &recovery.text[start..end]) {
+            Ok(pairs) => {
+                builder.enter_piece(start, "");
+                // The tree has holes: only what its builders say about the rest is wanted.
+                pairs.filter(|pair| pair.as_rule() != Rule::EOI).for_each(|pair| drop(builder.item(pair)));
+                errors.extend(builder.into_errors());
+                break;
+            }
+            Err(error) => {
+                at = start + mistake::offset(&error);
+                if !recovery.is_known(at) {
+                    errors.push(mistake::explain(&error, start, &piece, &builder));
+                }
+            }
+        }
+    }
+    errors
 }
 
 /// The items of a text that [`parse`] accepts, as the grammar reads them, each with its place in the text.

@@ -139,10 +139,8 @@ mod tests {
     fn files() -> Vec<PathBuf> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut files = vec![root.join("dsl/src/prelude.mgraph")];
-        for folder in ["dsl/tests/parse", "models/families"] {
-            let entries = std::fs::read_dir(root.join(folder)).expect("a folder of the repository");
-            files.extend(entries.map(|entry| entry.expect("a readable folder").path()));
-        }
+        let entries = std::fs::read_dir(root.join("models/families")).expect("a folder of the repository");
+        files.extend(entries.map(|entry| entry.expect("a readable folder").path()));
         files.retain(|path| path.extension().is_some_and(|end| end == "mgraph"));
         files
     }

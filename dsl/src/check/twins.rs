@@ -72,6 +72,9 @@ impl Lowering<'_, '_> {
             let message = "an op that stands in gets the parameters as they are, in order";
             return self.fail(Code::WrongArguments, span, message);
         }
+        for (argument, parameter) in twin.arguments.iter().zip(&signature.parameters) {
+            self.name_used(argument.value.span, parameter.name.span);
+        }
         Ok(TwinTarget::Op(other))
     }
 

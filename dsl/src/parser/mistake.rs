@@ -10,8 +10,7 @@ use crate::diagnostic::{Code, Diagnostic, suggest};
 
 /// `base` is where the text that was parsed begins in the file.
 pub fn explain(error: &Error<Rule>, base: usize, piece: &Piece, builder: &Builder<'_>) -> Diagnostic {
-    let (InputLocation::Pos(at) | InputLocation::Span((at, _))) = error.location;
-    let at = base + at;
+    let at = base + offset(error);
     let expected = match &error.variant {
         ErrorVariant::ParsingError { positives, .. } => positives.as_slice(),
         ErrorVariant::CustomError { .. } => &[],
@@ -27,6 +26,12 @@ pub fn explain(error: &Error<Rule>, base: usize, piece: &Piece, builder: &Builde
         Some(help) => diagnostic.help(help),
         None => diagnostic,
     }
+}
+
+/// Where the grammar gave up, in the text that it was given.
+pub fn offset(error: &Error<Rule>) -> usize {
+    let (InputLocation::Pos(at) | InputLocation::Span((at, _))) = error.location;
+    at
 }
 
 /// The token at a place, and those around it.

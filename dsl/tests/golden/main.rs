@@ -19,23 +19,18 @@ use request::{Request, fed, ints};
 
 const PRECISIONS: [Precision; 2] = [Precision::Single, Precision::Double];
 
-/// A golden, the family it belongs to, and the processor of its pictures.
+/// A golden and the family it belongs to.
 pub struct Case {
     golden: &'static str,
     family: &'static str,
-    processor: Option<&'static str>,
 }
 
 macro_rules! goldens {
-    ($($golden:ident: $family:literal $(with $processor:literal)?;)*) => { $(
+    ($($golden:ident: $family:literal;)*) => { $(
         mod $golden {
             use super::*;
 
-            static CASE: std::sync::LazyLock<Case> = std::sync::LazyLock::new(|| Case {
-                golden: stringify!($golden),
-                family: $family,
-                processor: None $(.or(Some($processor)))?,
-            });
+            const CASE: Case = Case { golden: stringify!($golden), family: $family };
 
             #[test]
             fn stages_caches_and_greedy_tokens() {
@@ -66,6 +61,9 @@ goldens! {
     gemma3_text: "gemma3_text";
     bailing_moe: "bailing_moe";
     bailing_moe_v2: "bailing_moe";
+    molmo2: "molmo2";
+    mllama: "mllama";
+    qwen2_vl: "qwen2_vl";
 }
 
 impl Case {
@@ -76,7 +74,7 @@ impl Case {
     fn stages_caches_and_greedy_tokens(&self) {
         let golden = self.open();
         for precision in PRECISIONS {
-            let (tokens, pictures) = fed(&golden, self.processor, None);
+            let (tokens, pictures) = fed(&golden, None);
             let mut request = Request::new(&golden, precision, DType::F32, pictures);
             let logits = request.forward(&tokens, 0..tokens.len());
             stages::hold(&golden, &request, None);
@@ -99,7 +97,7 @@ impl Case {
     /// The prompt in pieces, in a slot that served something else before.
     fn chunks(&self) {
         let golden = self.open();
-        let (tokens, pictures) = fed(&golden, self.processor, None);
+        let (tokens, pictures) = fed(&golden, None);
         let mut request = Request::after_another(&golden, Precision::Single, pictures);
         let chunks = request.chunks(tokens.len());
         assert!(chunks.len() > 1);
@@ -111,7 +109,7 @@ impl Case {
     fn variants(&self) {
         let golden = self.open();
         for (variant, precision) in golden.variants().flat_map(|v| PRECISIONS.map(|p| (v, p))) {
-            let (tokens, pictures) = fed(&golden, self.processor, Some(variant));
+            let (tokens, pictures) = fed(&golden, Some(variant));
             let mut request = Request::new(&golden, precision, DType::F32, pictures);
             let logits = request.forward(&tokens, 0..tokens.len());
             stages::hold(&golden, &request, Some(variant));
@@ -173,7 +171,7 @@ fn caches(golden: &Golden, request: &Request) {
 fn half_precision() {
     let golden = Golden::open("llama_rope3", "llama");
     for (family, allowed) in [(DType::BF16, 0.04), (DType::F16, 0.005)] {
-        let (tokens, pictures) = fed(&golden, None, None);
+        let (tokens, pictures) = fed(&golden, None);
         let mut request = Request::new(&golden, Precision::Single, family, pictures);
         let found = request.forward(&tokens, 0..tokens.len());
         assert!(request.probes.iter().all(|probe| probe.value.dtype() == family));

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use mgraph_dsl::{interpret::Tensor, ir::DType};
+use mgraph_dsl::{
+    interpret::Tensor,
+    ir::{DType, Processor, ProcessorKind},
+};
 use serde_json::Value;
 
 use crate::fixture::Numbers;
@@ -105,19 +108,19 @@ impl Fed<'_> {
         named
     }
 
-    /// The pictures of this run, as the processor of that name tells them.
-    pub fn pictures(&self, processor: &str) -> Pictures {
-        match processor {
-            "pooled_crops" => self.pooled_crops(),
-            "native_grid" => self.native_grid(),
-            "aspect_tiles" => self.aspect_tiles(),
-            other => panic!("no processor {other}"),
+    /// The pictures of this run, as the family's processor tells them.
+    pub fn pictures(&self, processor: &Processor) -> Pictures {
+        let image_token = &processor.image_token;
+        match processor.kind {
+            ProcessorKind::PooledCrops => self.pooled_crops(image_token),
+            ProcessorKind::NativeGrid => self.native_grid(image_token),
+            ProcessorKind::AspectTiles => self.aspect_tiles(),
         }
     }
 
     /// Crops of patches, and for each feature the patches that are pooled into it. Rows of `pooling` that name no patch are
     /// padding, and no token has their feature.
-    fn pooled_crops(&self) -> Pictures {
+    fn pooled_crops(&self, image_token: &str) -> Pictures {
         let length = self.tokens().len();
         let spans = self.inputs.get("mm_token_type_ids").map_or(vec![0; length], |spans| spans.integers());
         let tokens = Some(PerToken::Spans(spans));
@@ -132,14 +135,14 @@ impl Fed<'_> {
                 ("pixels", self.floats("pixel_values", 0)),
                 ("pooling", self.integers("image_token_pooling", 0)),
             ],
-            feature_rows: self.feature_rows("image_patch_id", named),
+            feature_rows: self.feature_rows(image_token, named),
             count: None,
             tokens,
         }
     }
 
     /// Patches of a picture in its own size, in groups that become one token each.
-    fn native_grid(&self) -> Pictures {
+    fn native_grid(&self, image_token: &str) -> Pictures {
         let length = self.tokens().len();
         let Some(grid) = self.inputs.get("image_grid_thw") else {
             let plain: Vec<i32> = (0..length as i32).collect();
@@ -167,7 +170,7 @@ impl Fed<'_> {
                 ("grid", tensor(DType::I32, vec![2, patches], [rows, columns].concat())),
                 ("picture", tensor(DType::I32, vec![patches], picture)),
             ],
-            feature_rows: self.feature_rows("image_token_id", 0..patches / (merge * merge) as usize),
+            feature_rows: self.feature_rows(image_token, 0..patches / (merge * merge) as usize),
             count: None,
             tokens: Some(PerToken::AxisPositions { axes, next }),
         }

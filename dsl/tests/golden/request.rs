@@ -41,10 +41,10 @@ pub fn argmax(row: &[f64]) -> i32 {
 }
 
 /// The prompt of the main run or of a variant, and its pictures.
-pub fn fed(golden: &Golden, processor: Option<&str>, variant: Option<&str>) -> (Vec<i32>, Pictures) {
+pub fn fed(golden: &Golden, variant: Option<&str>) -> (Vec<i32>, Pictures) {
     let size = |name: &str| golden.resolved.named(name).and_then(|v| v.as_int()).expect("a size") as usize;
     let fed = Fed { inputs: golden.inputs(variant), config: &golden.config, size: &size };
-    let pictures = processor.map(|processor| fed.pictures(processor)).unwrap_or_default();
+    let pictures = golden.program.processor.as_ref().map(|processor| fed.pictures(processor)).unwrap_or_default();
     (fed.tokens(), pictures)
 }
 

@@ -26,12 +26,16 @@ const fn wrong(case: Case, what: &'static str, from: &'static str, to: &'static 
     Wrong { what, case, from, to, stage }
 }
 
-const LLAMA: Case = Case { golden: "llama", family: "llama", processor: None };
-const LLAMA_ROPE3: Case = Case { golden: "llama_rope3", family: "llama", processor: None };
-const GEMMA3: Case = Case { golden: "gemma3_text", family: "gemma3_text", processor: None };
+const LLAMA: Case = Case { golden: "llama", family: "llama" };
+const LLAMA_ROPE3: Case = Case { golden: "llama_rope3", family: "llama" };
+const GEMMA3: Case = Case { golden: "gemma3_text", family: "gemma3_text" };
 
-const BAILING: Case = Case { golden: "bailing_moe", family: "bailing_moe", processor: None };
-const BAILING_V2: Case = Case { golden: "bailing_moe_v2", family: "bailing_moe", processor: None };
+const BAILING: Case = Case { golden: "bailing_moe", family: "bailing_moe" };
+const BAILING_V2: Case = Case { golden: "bailing_moe_v2", family: "bailing_moe" };
+const QWEN2_VL: Case = Case { golden: "qwen2_vl", family: "qwen2_vl" };
+
+const MOLMO2: Case = Case { golden: "molmo2", family: "molmo2" };
+const MLLAMA: Case = Case { golden: "mllama", family: "mllama" };
 
 const WRONG: &[Wrong] = &[
     wrong(
@@ -92,6 +96,73 @@ const WRONG: &[Wrong] = &[
     ),
     wrong(BAILING_V2, "groups that do not matter", "if groups > 1 {", "if groups > 99 {", "layer.1.topk_experts"),
     wrong(BAILING_V2, "shares without their factor", "F(share * gain)", "F(share)", "layer.1.topk_weights"),
+    wrong(QWEN2_VL, "the tanh GELU for the quick one", "gelu_quick(fc1(x))", "gelu_tanh(fc1(x))", "vision.block.0"),
+    wrong(
+        QWEN2_VL,
+        "rows and columns exchanged",
+        "concat([row_cos, column_cos]",
+        "concat([column_cos, row_cos]",
+        "vision.block.0.attn",
+    ),
+    wrong(
+        QWEN2_VL,
+        "patches that see their own row alone",
+        "reshape(picture, [N, 1]) == picture",
+        "reshape(grid[0, _], [N, 1]) == grid[0, _]",
+        "vision.block.0.attn",
+    ),
+    wrong(QWEN2_VL, "one rotary axis for all", "axis % 3", "axis * 0", "text.layer.0.attn"),
+    wrong(
+        QWEN2_VL,
+        "features added to the embeddings",
+        "features_at(features, feature_rows), x)",
+        "x + features_at(features, feature_rows), x)",
+        "text.merged",
+    ),
+    wrong(MOLMO2, "the exact GELU for the tanh form", "gelu_tanh(", "gelu(", "vision.block.0.mlp"),
+    wrong(
+        MOLMO2,
+        "taps in ascending order",
+        "seen[t]",
+        "seen[adapter.taps[len(adapter.taps) - 1 - n]]",
+        "vision.select.0",
+    ),
+    wrong(MOLMO2, "taps that count from the stored depth", "[index(vit.depth)]", "[index(5)]", "vision.block.3.attn"),
+    wrong(MOLMO2, "a mean over unused places too", "F(max(count, 1))", "F(max(count, 0) + 4 - count)", "adapter.query"),
+    wrong(MOLMO2, "gate and up exchanged", "let (up, gate) = split", "let (gate, up) = split", "text.layer.0.mlp"),
+    wrong(MOLMO2, "features in the place of embeddings", "x + features_at(", "features_at(", "text.merged"),
+    wrong(
+        MOLMO2,
+        "a causal mask alone",
+        " | same_span(spans, spans_so_far(spans, positions))",
+        "",
+        "text.layer.0.attn",
+    ),
+    wrong(MLLAMA, "the tanh GELU for the exact form", "gelu(fc1(x))", "gelu_tanh(fc1(x))", "vision.layer.0"),
+    wrong(
+        MLLAMA,
+        "padding hidden from every patch",
+        "padded, 1]) | reshape(real",
+        "padded, 1]) & reshape(real",
+        "vision.layer.0.attn",
+    ),
+    wrong(
+        MLLAMA,
+        "patches before their class token",
+        "concat([class, x], axis = 2)",
+        "concat([x, class], axis = 2)",
+        "vision.pos_added",
+    ),
+    wrong(MLLAMA, "the taps one after the other", "vit.hidden, 1]) for t", "1, vit.hidden]) for t", "vision.output"),
+    wrong(
+        MLLAMA,
+        "a word before its picture that sees none",
+        "(tile_sight | !looks) & present",
+        "tile_sight & present",
+        "text.layer.1.attn",
+    ),
+    wrong(MLLAMA, "an MLP that words before their picture take part in", "(F(looks) * y)", "y", "text.layer.1"),
+    wrong(MLLAMA, "gates that stay open", "tanh(cross_attn_attn_gate) * y", "y", "text.layer.1.mlp"),
 ];
 
 #[test]
@@ -99,7 +170,7 @@ fn is_caught_where_it_goes_wrong() {
     let mut told = Vec::new();
     for Wrong { what, case, from, to, stage } in WRONG {
         let golden = Golden::edited(case.golden, case.family, &[Edit { from, to }]);
-        let (tokens, pictures) = fed(&golden, case.processor, None);
+        let (tokens, pictures) = fed(&golden, None);
         let mut request = Request::new(&golden, Precision::Single, DType::F32, pictures);
         request.forward(&tokens, 0..tokens.len());
         match first_difference(&golden, &request, None) {
@@ -120,7 +191,7 @@ fn the_quotient_form_of_silu_is_another_list_of_ops() {
     let quotient = [Edit { from: "{ x * sigmoid(x) }", to: "{ x / (1.0 + exp(-x)) }" }];
     let traces = [&[], &quotient[..]].map(|edits| {
         let golden = Golden::edited(LLAMA.golden, LLAMA.family, edits);
-        let (tokens, pictures) = fed(&golden, None, None);
+        let (tokens, pictures) = fed(&golden, None);
         let mut request = Request::new(&golden, Precision::Single, DType::F32, pictures);
         request.forward(&tokens, 0..tokens.len());
         assert!(first_difference(&golden, &request, None).is_none());

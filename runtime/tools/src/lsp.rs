@@ -5,12 +5,14 @@
 
 mod complete;
 mod document;
+mod format;
 mod hover;
 mod names;
 mod prelude;
 mod report;
 mod server;
 mod wire;
+mod words;
 
 use clap::Args;
 

@@ -7,34 +7,11 @@ use mgraph_dsl::{
     source::PRELUDE,
 };
 
-use super::{document::Document, hover};
-
-const CONFIG_TYPES: &[(&str, &str)] = &[
-    ("dim", "a positive integer, usable in shapes"),
-    ("int", "an integer"),
-    ("float", "a number; an integer is accepted"),
-    ("bool", "true or false"),
-    ("name", "a string"),
-    ("one_of", "one of a closed set: one_of(\"silu\", \"gelu\")"),
-    ("index", "an index into so many things, made non-negative: index(depth)"),
-];
-
-const VALUE_TYPES: &[(&str, &str)] = &[
-    ("F", "the family's float dtype: F[B, S, hidden]"),
-    ("Q", "a matrix that may be packed: Q[outputs, inputs]"),
-    ("f64", "64-bit float"),
-    ("f32", "32-bit float"),
-    ("f16", "16-bit float"),
-    ("bf16", "brain float"),
-    ("i32", "32-bit integer"),
-    ("u32", "32-bit unsigned integer"),
-    ("u8", "byte"),
-    ("bool", "true or false"),
-    ("dim", "a positive integer known at load"),
-    ("int", "an integer known at load"),
-    ("float", "a float known at load"),
-    ("name", "a string known at load"),
-];
+use super::{
+    document::Document,
+    hover,
+    words::{self, CONFIG_TYPES, VALUE_TYPES},
+};
 
 pub fn complete(document: &mut Document, at: Position) -> Vec<CompletionItem> {
     let offset = document.offset(at) as usize;
@@ -52,10 +29,7 @@ pub fn complete(document: &mut Document, at: Position) -> Vec<CompletionItem> {
         return after_dot(analysis, &text[hover::word_at(owner, owner.len())], offset as u32);
     }
     let line = before.rsplit('\n').next().unwrap_or_default();
-    let config = place == Place::Code
-        && analysis.item_at(offset as u32).is_some_and(|item| {
-            analysis.sources.text(item).strip_prefix("config").is_some_and(|rest| rest.trim_start().starts_with('{'))
-        });
+    let config = place == Place::Code && words::in_config(analysis, offset as u32);
     if config && (before.ends_with(':') || before.ends_with('[') && line.contains(':') && !line.contains('=')) {
         return CONFIG_TYPES.iter().map(|(name, doc)| word_item(name, doc)).collect();
     }

@@ -60,6 +60,10 @@ impl Document {
         self.lines.offset(&self.text, position)
     }
 
+    pub fn position(&self, offset: u32) -> Position {
+        self.lines.position(&self.text, offset)
+    }
+
     pub fn range(&self, span: Span) -> Range {
         self.lines.range(&self.text, span)
     }

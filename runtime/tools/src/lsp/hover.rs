@@ -3,25 +3,20 @@
 
 use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind, Position};
 use mgraph_dsl::{
-    analysis::{Analysis, Symbol, SymbolId, SymbolKind},
+    analysis::{Analysis, Place, Symbol, SymbolId, SymbolKind},
     ops::{self, Primitive},
     source::Span,
 };
 
-use super::document::Document;
+use super::{document::Document, words};
 
 pub fn hover(document: &mut Document, at: Position) -> Option<Hover> {
     let offset = document.offset(at);
     let analysis = document.analysis();
     let (span, text) = match analysis.name_at(offset) {
         Some((span, id)) => (span, about(analysis, span, id)),
-        None => match word(analysis, offset) {
-            Some((span, primitive)) => (span, about_primitive(analysis, span, primitive)),
-            None => {
-                let (span, ty) = analysis.type_at(offset)?;
-                (span, code(ty))
-            }
-        },
+        None if analysis.place_of(offset) != Place::Code => return None,
+        None => about_word(analysis, offset).or_else(|| analysis.type_at(offset).map(|(span, ty)| (span, code(ty))))?,
     };
     let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value: text });
     Some(Hover { contents, range: Some(document.range(span)) })
@@ -88,13 +83,19 @@ fn known_dim(symbol: &Symbol) -> &'static str {
     }
 }
 
-/// The primitive whose name is at `offset`.
-fn word(analysis: &Analysis, offset: u32) -> Option<(Span, &'static Primitive)> {
+/// A primitive that is called at `offset`, or a word that is a type.
+fn about_word(analysis: &Analysis, offset: u32) -> Option<(Span, String)> {
     let text = analysis.text();
-    let span = word_at(text, offset as usize);
-    let primitive = ops::primitives().find(|p| p.name == &text[span.clone()])?;
-    let called = text[span.end..].trim_start().starts_with('(');
-    called.then_some((Span { file: analysis.file, start: span.start as u32, end: span.end as u32 }, primitive))
+    let place = word_at(text, offset as usize);
+    let (word, behind) = (&text[place.clone()], text[place.end..].trim_start());
+    let span = Span { file: analysis.file, start: place.start as u32, end: place.end as u32 };
+    if let Some(primitive) = ops::primitives().find(|p| p.name == word)
+        && behind.starts_with('(')
+    {
+        return Some((span, about_primitive(analysis, span, primitive)));
+    }
+    let meaning = words::meaning(word, words::in_config(analysis, offset))?;
+    Some((span, format!("{}\n\n{meaning}", code(word))))
 }
 
 /// The word around `offset`; empty where there is none.

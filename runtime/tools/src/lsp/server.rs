@@ -6,17 +6,18 @@ use std::collections::HashMap;
 use lsp_server::{Connection, ErrorCode, Message, Notification, Request, RequestId, Response};
 use lsp_types::{
     CompletionOptions, CompletionParams, CompletionResponse, DidChangeTextDocumentParams, DidCloseTextDocumentParams,
-    DidOpenTextDocumentParams, DocumentSymbolParams, DocumentSymbolResponse, GotoDefinitionParams,
-    GotoDefinitionResponse, HoverParams, HoverProviderCapability, InitializeResult, OneOf, PrepareRenameResponse,
-    PublishDiagnosticsParams, ReferenceParams, RenameOptions, RenameParams, ServerCapabilities, ServerInfo,
-    TextDocumentPositionParams, TextDocumentSyncCapability, TextDocumentSyncKind, Uri, WorkDoneProgressOptions,
+    DidOpenTextDocumentParams, DocumentFormattingParams, DocumentSymbolParams, DocumentSymbolResponse,
+    GotoDefinitionParams, GotoDefinitionResponse, HoverParams, HoverProviderCapability, InitializeResult, OneOf,
+    PrepareRenameResponse, PublishDiagnosticsParams, ReferenceParams, RenameOptions, RenameParams, ServerCapabilities,
+    ServerInfo, TextDocumentPositionParams, TextDocumentSyncCapability, TextDocumentSyncKind, Uri,
+    WorkDoneProgressOptions,
     notification::{self, Notification as _},
     request::{self, Request as _},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{complete, document::Document, hover, names, report};
+use super::{complete, document::Document, format, hover, names, report};
 
 /// Answers until the client says `exit` or is gone; whether it said `shutdown` before.
 pub fn serve(connection: Connection) -> bool {
@@ -150,6 +151,10 @@ impl Server {
                 let DocumentSymbolParams { text_document, .. } = read(params)?;
                 value(DocumentSymbolResponse::Nested(names::outline(self.open(&text_document.uri)?)))
             }
+            request::Formatting::METHOD => {
+                let DocumentFormattingParams { text_document, .. } = read(params)?;
+                value(format::format(self.open(&text_document.uri)?))
+            }
             other => Err(Refused(ErrorCode::MethodNotFound, format!("there is no `{other}` here"))),
         }
     }
@@ -217,6 +222,7 @@ fn capabilities() -> ServerCapabilities {
             prepare_provider: Some(true),
             work_done_progress_options: WorkDoneProgressOptions::default(),
         })),
+        document_formatting_provider: Some(OneOf::Left(true)),
         document_symbol_provider: Some(OneOf::Left(true)),
         completion_provider: Some(CompletionOptions {
             trigger_characters: Some(vec![".".into()]),

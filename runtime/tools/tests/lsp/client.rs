@@ -144,7 +144,19 @@ pub fn position(text: &str, offset: usize) -> Value {
 /// What stands at a range of the protocol.
 #[track_caller]
 pub fn marked_by<'t>(text: &'t str, range: &Value) -> &'t str {
+    &text[place(text, range)]
+}
+
+/// The text after one edit.
+#[track_caller]
+pub fn edited(text: &str, edit: &Value) -> String {
+    let mut edited = text.to_string();
+    edited.replace_range(place(text, &edit["range"]), edit["newText"].as_str().expect("a text"));
+    edited
+}
+
+#[track_caller]
+fn place(text: &str, range: &Value) -> std::ops::Range<usize> {
     let find = |place: &Value| (0..=text.len()).find(|&o| text.is_char_boundary(o) && position(text, o) == *place);
-    let (start, end) = (find(&range["start"]).expect("a place"), find(&range["end"]).expect("a place"));
-    &text[start..end]
+    find(&range["start"]).expect("a place")..find(&range["end"]).expect("a place")
 }

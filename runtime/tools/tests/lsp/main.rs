@@ -4,7 +4,7 @@ mod client;
 
 use std::thread;
 
-use client::{Client, TEXT, TOY, at, marked_by, position, text_of};
+use client::{Client, TEXT, TOY, at, edited, marked_by, position, text_of};
 use serde_json::{Value, json};
 
 #[test]
@@ -23,6 +23,8 @@ fn hover_says_what_the_checker_found() {
         ("y * sca^le", scale, ""),
         ("= no^rm(x)", norm, ""),
         ("twi^ce(y", "op twice(x: F[.., N]) -> F[.., N]\n// here: F[B, S, hidden]", "Twice."),
+        ("depth:  di^m", "dim", "a positive integer, usable in shapes"),
+        ("tokens: i^32[B", "i32", "32-bit integer"),
         ("norm(x^);", "x: Hidden\n// x: F[B, S, hidden]", ""),
     ] {
         let hover = client.at("textDocument/hover", TEXT, place, json!({}));
@@ -253,5 +255,29 @@ fn large_texts_do_not_hang() {
         client.at("textDocument/hover", &text, "let ^y = norm", json!({}));
         client.at("textDocument/completion", &text, "let y = ^norm", json!({}));
     }
+    assert!(client.finish());
+}
+
+/// One edit gives the canonical layout; a text that is broken stays as it is.
+#[test]
+fn formatting_is_one_edit() {
+    let mut client = Client::start();
+    let params = json!({ "textDocument": { "uri": TOY }, "options": { "tabSize": 4, "insertSpaces": true } });
+    let canonical = mgraph_dsl::format::format("toy.mgraph", TEXT).unwrap();
+    for (wrong, right) in [("norm(x);", "norm( x ) ;"), ("depth:  dim", "depth: dim"), ("}\n\nmodel", "}\n\n\n\nmodel")]
+    {
+        let text = canonical.replacen(wrong, right, 1);
+        assert_ne!(text, canonical, "{wrong}");
+        client.open(TOY, &text);
+        let edits = client.ask("textDocument/formatting", params.clone());
+        let [edit] = edits.as_array().unwrap().as_slice() else { panic!("{edits}") };
+        let old = marked_by(&text, &edit["range"]);
+        assert!(old.lines().count() <= 4, "{old}");
+        assert_eq!(edited(&text, edit), canonical, "{right}");
+    }
+    client.open(TOY, &canonical);
+    assert_eq!(client.ask("textDocument/formatting", params.clone()), json!([]));
+    client.open(TOY, &canonical.replacen("norm(x)", "norm(x", 1));
+    assert_eq!(client.ask("textDocument/formatting", params), Value::Null);
     assert!(client.finish());
 }
