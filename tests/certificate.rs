@@ -13,8 +13,8 @@ mod quotient_silu {
     include!(concat!(env!("OUT_DIR"), "/quotient_silu.rs"));
 }
 
-const GOLDENS: [&str; 5] = ["llama", "llama_rope3", "gemma3_text", "bailing_moe", "bailing_moe_v2"];
-const GRAPHS: [&str; 2] = ["embed", "forward"];
+const GOLDENS: [&str; 8] =
+    ["llama", "llama_rope3", "gemma3_text", "bailing_moe", "bailing_moe_v2", "molmo2", "mllama", "qwen2_vl"];
 
 /// B, S, R, T of a prefill, of a decode step and of a padded batch.
 const SIZES: [[usize; 4]; 3] = [[1, 12, 1, 64], [1, 1, 1, 64], [2, 12, 12, 64]];
@@ -43,12 +43,17 @@ fn packed(model: &Model) -> Bindings {
     bind::bind(&model.program, &model.resolved, &stored, &|_| Some((4, 16))).unwrap()
 }
 
+fn graphs(model: &Model) -> impl Iterator<Item = &str> {
+    let root = model.program.block(model.program.model);
+    root.functions.iter().filter(|function| function.graph).map(|function| function.name.as_str())
+}
+
 fn every_case(mut check: impl FnMut(&Case<'_>, &Model)) {
     for name in GOLDENS {
         let (model, _) = mgraph_tests::open_golden(name).unwrap();
         let packed = packed(&model);
         for bindings in [&*model.bindings, &packed] {
-            for graph in GRAPHS {
+            for graph in graphs(&model) {
                 for sizes in SIZES {
                     for fused in [false, true] {
                         let (program, resolved) = (&*model.program, &*model.resolved);

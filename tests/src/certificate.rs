@@ -8,6 +8,7 @@ use mgraph_dsl::{
     config::Resolved,
     interpret::{Number, Primitive},
     ir::{self, ParameterKind, Program, TwinBackend, Type},
+    load::{Environment, Val, extent},
     trace::{self, Sizes, WeightPart, What, trace},
 };
 use mgraph_runtime::{
@@ -44,24 +45,41 @@ struct Input {
     shape: Vec<usize>,
 }
 
+/// The config, and the free dims of a call.
+struct Names<'a>(&'a Case<'a>);
+
+impl Environment for Names<'_> {
+    fn program(&self) -> &Program {
+        self.0.program
+    }
+    fn config(&self, path: &[String]) -> Option<Val> {
+        self.0.resolved.get(path).cloned()
+    }
+    fn free(&self, name: &str) -> Option<i64> {
+        let [b, s, r, t] = self.0.sizes;
+        let size = match name {
+            "B" => b,
+            "S" => s,
+            "R" => r,
+            "T" => t,
+            // Of graph `vision`: crops, patches or pictures; features; patches that one is pooled from.
+            "N" => 8,
+            "M" => 6,
+            "K" => 4,
+            _ => return None,
+        };
+        i64::try_from(size).ok()
+    }
+}
+
 /// Shapes of the graph's parameters: free dims from the case, the rest from the config.
 fn inputs(case: &Case<'_>) -> Result<Vec<Input>> {
     let function = case.program.graph(case.graph).context("no such graph")?;
-    let size = |name: &str| match (name, case.sizes) {
-        ("B", [b, _, _, _]) => Some(b as i64),
-        ("S", [_, s, _, _]) => Some(s as i64),
-        ("R", [_, _, r, _]) => Some(r as i64),
-        ("T", [_, _, _, t]) => Some(t as i64),
-        (other, _) => case.resolved.named(other).and_then(|v| v.as_int()),
-    };
     let mut inputs = Vec::new();
     for parameter in &function.parameters {
         let ParameterKind::Value(id) = parameter.kind else { bail!("a graph with a load parameter") };
         let Type::Tensor(ty) = &function.value(id).ty else { bail!("a graph with a matrix parameter") };
-        let dim = |d: &mgraph_dsl::dim::Dim| {
-            let known = d.as_int().or_else(|| size(&d.as_atom()?.text));
-            known.map(|n| n as usize).with_context(|| format!("size {d} of {}", parameter.name))
-        };
+        let dim = |d| extent(d, function.span, &Names(case)).map_err(|e| anyhow!("{d} of {}: {e}", parameter.name));
         let shape = ty.shape.dims.iter().map(dim).collect::<Result<_>>()?;
         inputs.push(Input { name: parameter.name.clone(), dtype: ty.dtype, shape });
     }
