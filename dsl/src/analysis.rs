@@ -11,7 +11,7 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
     check,
@@ -69,8 +69,11 @@ fn read(sources: Sources, file: FileId) -> Analysis {
         let nothing = crate::ast::File { header: None, items: Vec::new() };
         check::learn(&readable, &parsed.tree, &nothing, PRELUDE)
     } else {
-        let prelude = parser::parse_whole_items(&readable, PRELUDE);
-        table.read(&readable, PRELUDE, &prelude);
+        // Only `analyze_prelude` reads another one.
+        static OWN_PRELUDE: LazyLock<parser::Parsed> =
+            LazyLock::new(|| parser::parse_whole_items(&check::prelude_sources(), PRELUDE));
+        let prelude = &*OWN_PRELUDE;
+        table.read(&readable, PRELUDE, prelude);
         table.read(&readable, file, &parsed);
         check::learn(&readable, &prelude.tree, &parsed.tree, file)
     };
