@@ -4,6 +4,7 @@
 
 mod fault;
 mod json;
+mod report;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,6 +14,7 @@ use std::{
 use serde_json::Value;
 
 pub use fault::{ConfigFault, FaultKind, Mismatch};
+pub use report::{Fate, Outcome, Row, report};
 
 use crate::{
     diagnostic::suggest,

@@ -38,9 +38,7 @@ impl Model {
     pub fn open(dir: &Path, families: &[&'static Family]) -> Result<Arc<Model>> {
         let checkpoint = Checkpoint::open(dir)?;
         let config_file = dir.join("config.json").display().to_string();
-        let family = choose(checkpoint.config(), families, &config_file)?;
-        let program = mgraph_dsl::compile_text(family.file, family.source)
-            .map_err(|failed| anyhow!("{} does not compile:\n{failed}", family.file))?;
+        let (family, program) = family_of(checkpoint.config(), families, &config_file)?;
         let resolved = config::resolve(&program, checkpoint.config(), &[]).map_err(|faults| {
             let shown: Vec<String> = faults.iter().map(|f| f.display(&config_file).to_string()).collect();
             listed(&format!("{config_file} does not fit family {}", family.name), &shown)
@@ -92,6 +90,18 @@ impl Model {
         let stated = |object: &Value| object.get("max_position_embeddings").and_then(Value::as_u64);
         stated(config).or_else(|| config.get("text_config").and_then(stated)).map(|n| n as usize)
     }
+}
+
+/// The family that serves `config`'s `model_type`, and its program; `file` is for messages.
+pub(crate) fn family_of(
+    config: &Value,
+    families: &[&'static Family],
+    file: &str,
+) -> Result<(&'static Family, Program)> {
+    let family = choose(config, families, file)?;
+    let program = mgraph_dsl::compile_text(family.file, family.source)
+        .map_err(|failed| anyhow!("{} does not compile:\n{failed}", family.file))?;
+    Ok((family, program))
 }
 
 fn choose(config: &Value, families: &[&'static Family], file: &str) -> Result<&'static Family> {

@@ -1,5 +1,6 @@
 //! The `mlxcel` command line. One file per command; this one has the table of commands, exit codes and progress.
 
+mod config;
 mod generate;
 mod import;
 mod parity;
@@ -28,6 +29,8 @@ struct Cli {
 /// The commands over models. A binary with more of its own flattens them into its table and calls [`run`].
 #[derive(Subcommand)]
 pub enum Command {
+    /// Show what a checkpoint's config.json means to its family
+    Config(config::Arguments),
     /// Generate text from a prompt
     Generate(generate::Arguments),
     /// Turn a GGUF file into a checkpoint directory
@@ -51,6 +54,7 @@ pub fn main(families: &'static [&'static Family]) -> ExitCode {
 /// Runs one command over `families`.
 pub fn run(families: &'static [&'static Family], command: Command) -> ExitCode {
     let verdict = match command {
+        Command::Config(arguments) => config::run(families, arguments),
         Command::Generate(arguments) => generate::run(families, arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Parity(arguments) => parity::run(families, arguments),

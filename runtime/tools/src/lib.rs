@@ -8,8 +8,10 @@ pub mod console;
 pub mod expand;
 pub mod explain;
 mod files;
+pub mod fmt;
 pub mod graph;
 pub mod lsp;
+pub mod new;
 
 use std::{io::Write, process::ExitCode};
 
@@ -32,12 +34,17 @@ pub enum Verdict {
 pub enum Command {
     /// Report every mistake in family files
     Check(check::Arguments),
+    /// Put family files into the one canonical layout
+    Fmt(fmt::Arguments),
     /// Show what a family becomes: its IR, or the code generated from it
     Expand(expand::Arguments),
     /// Draw a family: its graphs and blocks, with shapes on the edges
     Graph(graph::Arguments),
     /// Explain an error code, or list them all
     Explain(explain::Arguments),
+    /// Begin a family of your own
+    #[command(subcommand)]
+    New(new::New),
     /// Serve an editor over standard input and output (Language Server Protocol)
     Lsp(lsp::Arguments),
 }
@@ -71,9 +78,11 @@ pub fn main(command: Command) -> ExitCode {
 pub fn run(command: Command, console: &mut Console<'_>) -> anyhow::Result<Verdict> {
     let verdict = match command {
         Command::Check(arguments) => check::run(&arguments, console),
+        Command::Fmt(arguments) => fmt::run(&arguments, console),
         Command::Expand(arguments) => expand::run(&arguments, console),
         Command::Graph(arguments) => graph::run(&arguments, console),
         Command::Explain(arguments) => explain::run(&arguments, console),
+        Command::New(arguments) => new::run(&arguments, console),
         Command::Lsp(arguments) => lsp::run(&arguments),
     };
     match verdict {

@@ -1,0 +1,151 @@
+//! `mlxcel config`: what a checkpoint's `config.json` means to its family, value by value. Reads no weights.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use mgraph_dsl::{
+    config::{self, Fate, Origin, Outcome, Row},
+    load::Val,
+};
+use serde_json::{Value, json};
+
+use super::Verdict;
+use crate::{
+    error::{Context, Result, anyhow, bail},
+    family::Family,
+    model,
+};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Checkpoint directory, or a config.json
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// One JSON object on standard output
+    #[arg(long)]
+    json: bool,
+    /// Set a limit of the family, as NAME=N; may be repeated
+    #[arg(long = "limit", value_name = "NAME=N", value_parser = limit)]
+    limits: Vec<(String, i64)>,
+}
+
+fn limit(written: &str) -> Result<(String, i64), String> {
+    let (name, value) = written.split_once('=').ok_or("a limit is written NAME=N")?;
+    let value = value.trim().parse().map_err(|_| format!("{value:?} is no integer"))?;
+    Ok((name.trim().to_owned(), value))
+}
+
+pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
+    let path = if arguments.dir.is_dir() { arguments.dir.join("config.json") } else { arguments.dir };
+    let file = path.display().to_string();
+    let text = fs::read_to_string(&path).with_context(|| format!("{file}: this file cannot be read"))?;
+    let config: Value = serde_json::from_str(&text).with_context(|| format!("{file}: this is no JSON"))?;
+    if !config.is_object() {
+        bail!("{file}: a config is a JSON object");
+    }
+    let (family, program) = model::family_of(&config, families, &file)?;
+    let resolved = config::resolve(&program, &config, &arguments.limits).map_err(|faults| {
+        let shown: Vec<String> = faults.iter().map(|fault| format!("  {}", fault.display(&file))).collect();
+        anyhow!("{file} does not fit family {}:\n{}", family.name, shown.join("\n"))
+    })?;
+    let rows = config::report(&program, &config, &resolved);
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let written = if arguments.json {
+        let object = json!({
+            "family": family.name, "file": file, "settings": rows.iter().map(as_json).collect::<Vec<_>>(),
+        });
+        writeln!(out, "{object:#}")
+    } else {
+        writeln!(out, "family {} ({}) reads {file}", family.name, family.file).and_then(|()| table(&mut out, &rows))
+    };
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("writing to standard output"),
+        _ => Ok(Verdict::Done),
+    }
+}
+
+/// Longer values are shortened; `--json` has all of them.
+const WIDEST: usize = 40;
+
+fn table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    let name = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let values = rows.iter().filter_map(|row| match &row.outcome {
+        Outcome::Value { value, .. } => Some(shortened(value).chars().count()),
+        Outcome::Absent { .. } | Outcome::Section { .. } => None,
+    });
+    let wide = values.max().unwrap_or(0);
+    for row in rows {
+        let source = source(&row.outcome);
+        match &row.outcome {
+            Outcome::Value { value, .. } => {
+                writeln!(out, "  {:name$}  {:wide$}  {source}", row.name, shortened(value))?
+            }
+            Outcome::Absent { .. } => writeln!(out, "  {:name$}  {:wide$}  {source}", row.name, "-")?,
+            Outcome::Section { .. } => writeln!(out, "  {:name$}  {source}", row.name)?,
+        }
+    }
+    Ok(())
+}
+
+fn source(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Value { origin, written, .. } => match written {
+            Some(written) => format!("{origin}, {written}"),
+            None => origin.to_string(),
+        },
+        Outcome::Absent { condition } => format!("absent: {condition} does not hold"),
+        Outcome::Section { keys } => {
+            let keys: Vec<String> = keys.iter().map(|(key, fate)| format!("{key:?} {fate}")).collect();
+            format!("section: {}", keys.join("; "))
+        }
+    }
+}
+
+fn shortened(value: &Val) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= WIDEST {
+        return text;
+    }
+    let kept: String = text.chars().take(WIDEST - 16).collect();
+    match value {
+        Val::List(items) => {
+            let kept = kept.rsplit_once(", ").map_or(&kept[..], |(whole, _)| whole);
+            format!("{kept}, .. {} in all]", items.len())
+        }
+        Val::Int(_) | Val::Float(_) | Val::Bool(_) | Val::Text(_) => format!("{kept} .."),
+    }
+}
+
+fn as_json(row: &Row) -> Value {
+    match &row.outcome {
+        Outcome::Value { value, origin, written } => {
+            let key = match origin {
+                Origin::Key(key) => Some(key),
+                Origin::Otherwise | Origin::Let | Origin::LimitDefault | Origin::LimitGiven => None,
+            };
+            json!({
+                "name": row.name, "value": plain(value), "source": origin.to_string(), "key": key, "written": written,
+            })
+        }
+        Outcome::Absent { condition } => json!({ "name": row.name, "absent": condition }),
+        Outcome::Section { keys } => {
+            let chosen = keys.iter().find(|(_, fate)| *fate == Fate::Chosen).map(|(key, _)| key);
+            let keys: Vec<Value> =
+                keys.iter().map(|(key, fate)| json!({ "key": key, "fate": fate.to_string() })).collect();
+            json!({ "name": row.name, "section": chosen, "keys": keys })
+        }
+    }
+}
+
+fn plain(value: &Val) -> Value {
+    match value {
+        Val::Int(n) => json!(n),
+        Val::Float(x) => json!(x),
+        Val::Bool(b) => json!(b),
+        Val::Text(text) => json!(text),
+        Val::List(items) => Value::Array(items.iter().map(plain).collect()),
+    }
+}
