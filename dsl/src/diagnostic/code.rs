@@ -99,7 +99,7 @@ impl Code {
             5 => "weights and stored names",
             6 => "graphs, inputs, state and probes",
             7 => "loading a checkpoint",
-            _ => "not built yet",
+            _ => "others",
         }
     }
 }

@@ -177,7 +177,6 @@ fn of_graph(items: Vec<Item>, name: &str) -> Vec<Item> {
     only.collect()
 }
 
-/// The function, and what its twins are made of: the names of helpers begin with the op's.
 fn of_op(items: Vec<Item>, name: &str) -> Vec<Item> {
     items.into_iter().filter(|item| matches!(item, Item::Fn(function) if function.sig.ident == name)).collect()
 }

@@ -130,15 +130,15 @@ fn sheet(program: &Program, block: Option<&Block>, function: &Function, title: S
 fn connect(sheets: &mut [Sheet]) {
     let place = |wanted: &str| sheets.iter().position(|sheet| sheet.title == wanted);
     let (embed, merge, vision) = (place("graph embed"), place("graph merge"), place("graph vision"));
-    for index in 0..sheets.len() {
+    for (index, sheet) in sheets.iter_mut().enumerate() {
         let from = |input: &str| match input {
             "x" if merge == Some(index) => embed,
             "x" => merge.or(embed),
             "features" => vision,
             _ => None,
         };
-        let inputs = sheets[index].flow.nodes.iter().enumerate().filter(|(_, node)| node.kind == flow::Kind::Input);
+        let inputs = sheet.flow.nodes.iter().enumerate().filter(|(_, node)| node.kind == flow::Kind::Input);
         let found = inputs.filter_map(|(node, input)| Some((NodeId(node), from(&input.title)?))).collect();
-        sheets[index].from = found;
+        sheet.from = found;
     }
 }
