@@ -239,6 +239,11 @@ fn a_run_may_fill_the_model_to_its_last_position() {
 fn more_positions_than_the_model_was_made_for() {
     let dir = checkpoint();
     refused(generate(dir.path(), &["--ctx-size", "100000"]), &["max_position_embeddings", "256"]);
+    let path = dir.path().join("config.json");
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    config["max_position_embeddings"] = json!("256");
+    fs::write(&path, config.to_string()).unwrap();
+    refused(generate(dir.path(), &[]), &["config.json", "\"max_position_embeddings\" is \"256\"; expected a positive integer"]);
 }
 
 #[test]
@@ -329,4 +334,12 @@ fn parity_exits_with_1_where_a_stage_diverges_and_0_where_none_does() {
     let table = String::from_utf8_lossy(&diverged.stdout);
     assert_eq!(diverged.status.code(), Some(1), "{table}");
     assert!(table.contains("DIVERGED"), "{table}");
+}
+
+#[test]
+fn limits_are_those_of_the_family() {
+    let dir = checkpoint();
+    refused(generate(dir.path(), &["--limit", "pictures=2"]), &["there is no limit `pictures`", "this family has none"]);
+    refused(generate(dir.path(), &["--limit", "pictures"]), &["--limit", "NAME=N"]);
+    refused(generate(dir.path(), &["--limit", "a=1", "--limit", "a=2"]), &["--limit a is given twice"]);
 }

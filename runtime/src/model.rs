@@ -36,10 +36,15 @@ impl Model {
     /// Opens `dir`, finds its family by `model_type`, resolves the config and binds every weight. All faults of one
     /// step are reported together, with the file they are in.
     pub fn open(dir: &Path, families: &[&'static Family]) -> Result<Arc<Model>> {
+        Model::open_with(dir, families, &[])
+    }
+
+    /// As [`Model::open`], with limits of the family set by dotted name. One that the family has not is a fault of the config.
+    pub fn open_with(dir: &Path, families: &[&'static Family], limits: &[(String, i64)]) -> Result<Arc<Model>> {
         let checkpoint = Checkpoint::open(dir)?;
         let config_file = dir.join("config.json").display().to_string();
         let (family, program) = family_of(checkpoint.config(), families, &config_file)?;
-        let resolved = config::resolve(&program, checkpoint.config(), &[]).map_err(|faults| {
+        let resolved = config::resolve(&program, checkpoint.config(), limits).map_err(|faults| {
             let shown: Vec<String> = faults.iter().map(|f| f.display(&config_file).to_string()).collect();
             listed(&format!("{config_file} does not fit family {}", family.name), &shown)
         })?;
@@ -84,11 +89,21 @@ impl Model {
             .map_err(|error| anyhow!("the width of the logits: {}", error.located(&self.program.sources)))
     }
 
-    /// `max_position_embeddings`, where the config states it at its root or in `text_config`.
-    pub fn max_positions(&self) -> Option<usize> {
+    /// `max_position_embeddings`, where the config states it at its root or in `text_config`; null is not stated.
+    pub fn max_positions(&self) -> Result<Option<usize>> {
+        const KEY: &str = "max_position_embeddings";
         let config = self.checkpoint.config();
-        let stated = |object: &Value| object.get("max_position_embeddings").and_then(Value::as_u64);
-        stated(config).or_else(|| config.get("text_config").and_then(stated)).map(|n| n as usize)
+        let stated = |object: &Value| object.get(KEY).filter(|v| !v.is_null()).cloned();
+        let Some(value) = stated(config).or_else(|| config.get("text_config").and_then(stated)) else {
+            return Ok(None);
+        };
+        match value.as_u64() {
+            Some(count @ 1..) => Ok(Some(count as usize)),
+            Some(0) | None => {
+                let file = self.checkpoint.dir().join("config.json");
+                bail!("{}: {KEY:?} is {value}; expected a positive integer", file.display())
+            }
+        }
     }
 }
 

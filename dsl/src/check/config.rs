@@ -255,7 +255,12 @@ impl<'a> Checker<'a> {
         value: &'a ast::Expr,
         section: Option<&str>,
     ) -> Checked<(Setting, Entry)> {
-        let (_, load_type, options) = self.value_type(ty, section)?;
+        let (field_type, load_type, options) = self.value_type(ty, section)?;
+        if !matches!(field_type, FieldType::Dim) {
+            let message =
+                format!("the limit `{}` is a `dim`: whoever runs the model sets a positive integer", name.node);
+            return Err(self.report(Diagnostic::new(Code::TypeMismatch, ty.span, message)));
+        }
         let mut lowering = self.in_config(section);
         let value = lowering.load(value)?;
         let value = lowering.coerce(value, &load_type, &format!("the limit `{}`", name.node))?;

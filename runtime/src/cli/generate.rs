@@ -4,6 +4,7 @@ use std::{io::Write, path::PathBuf};
 
 use super::{
     Verdict,
+    limits::Limits,
     progress::{Progress, note},
 };
 use crate::{
@@ -56,6 +57,8 @@ pub struct Arguments {
     /// Positions of the context, prompt and answer together [default: as many as this run needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ctx_size: Option<u32>,
+    #[command(flatten)]
+    limits: Limits,
     /// Print the generated token ids at the end, on standard error
     #[arg(long)]
     print_ids: bool,
@@ -70,7 +73,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     })?;
     let progress = Progress::start();
     progress.step(&format!("opening {}", arguments.model.display()));
-    let model = Model::open(&arguments.model, families)?;
+    let model = Model::open_with(&arguments.model, families, arguments.limits.given()?)?;
     let tokenizer = Tokenizer::open(&arguments.model)?;
     let prompt = encode_prompt(&arguments, &tokenizer)?;
     let options = session_options(&arguments, &model, prompt.len())?;
@@ -127,7 +130,7 @@ fn session_options(arguments: &Arguments, model: &Model, prompt: usize) -> Resul
     let needed = prompt + max_tokens - 1;
     let capacity = arguments.ctx_size.map_or(needed, |n| n as usize);
     engine::admit(prompt, max_tokens, capacity)?;
-    if let Some(limit) = model.max_positions()
+    if let Some(limit) = model.max_positions()?
         && capacity > limit
     {
         bail!(

@@ -3,6 +3,7 @@
 mod config;
 mod generate;
 mod import;
+mod limits;
 mod parity;
 mod progress;
 

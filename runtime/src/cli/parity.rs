@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::Verdict;
+use super::{Verdict, limits::Limits};
 use crate::{
     backend::Backend,
     error::{Context, Result},
@@ -35,6 +35,8 @@ pub struct Arguments {
     /// Activation dtype
     #[arg(long, value_enum, default_value_t = Float::F32)]
     dtype: Float,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
@@ -43,7 +45,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         Some(name) => golden.variant(name)?,
         None => golden,
     };
-    let model = Model::open(&arguments.model, families)?;
+    let model = Model::open_with(&arguments.model, families, arguments.limits.given()?)?;
     let settings = parity::Settings { backend: arguments.a, numerics: arguments.numerics, dtype: arguments.dtype };
     let mut out = std::io::stdout().lock();
     let mut written =
