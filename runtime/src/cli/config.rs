@@ -12,7 +12,7 @@ use mgraph_dsl::{
 };
 use serde_json::{Value, json};
 
-use super::Verdict;
+use super::{Verdict, limits::Limits};
 use crate::{
     error::{Context, Result, anyhow, bail},
     family::Family,
@@ -27,15 +27,8 @@ pub struct Arguments {
     /// One JSON object on standard output
     #[arg(long)]
     json: bool,
-    /// Set a limit of the family, as NAME=N; may be repeated
-    #[arg(long = "limit", value_name = "NAME=N", value_parser = limit)]
-    limits: Vec<(String, i64)>,
-}
-
-fn limit(written: &str) -> Result<(String, i64), String> {
-    let (name, value) = written.split_once('=').ok_or("a limit is written NAME=N")?;
-    let value = value.trim().parse().map_err(|_| format!("{value:?} is no integer"))?;
-    Ok((name.trim().to_owned(), value))
+    #[command(flatten)]
+    limits: Limits,
 }
 
 pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
@@ -47,7 +40,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         bail!("{file}: a config is a JSON object");
     }
     let (family, program) = model::family_of(&config, families, &file)?;
-    let resolved = config::resolve(&program, &config, &arguments.limits).map_err(|faults| {
+    let resolved = config::resolve(&program, &config, arguments.limits.given()?).map_err(|faults| {
         let shown: Vec<String> = faults.iter().map(|fault| format!("  {}", fault.display(&file))).collect();
         anyhow!("{file} does not fit family {}:\n{}", family.name, shown.join("\n"))
     })?;
