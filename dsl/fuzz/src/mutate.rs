@@ -10,8 +10,8 @@ use crate::texts::DONORS;
 const NUMBERS: &[&str] =
     &["0", "1", "2", "3", "-1", "64", "1.0", "0.5", "1e-6", "1e308", "9223372036854775807", "4294967296"];
 const MARKS: &[&str] = &[
-    "+", "-", "*", "/", "%", "&", "|", "==", "!=", "<", "<=", ">", ">=", "<<", ">>", "in", ",", ";", ":", "=", "->", "..",
-    "@", "!", ".", "(", ")", "[", "]", "{", "}", "_",
+    "+", "-", "*", "/", "%", "&", "|", "==", "!=", "<", "<=", ">", ">=", "<<", ">>", "in", ",", ";", ":", "=", "->",
+    "..", "@", "!", ".", "(", ")", "[", "]", "{", "}", "_",
 ];
 
 /// One byte in so many is changed blindly instead.
@@ -82,10 +82,13 @@ fn once(text: &str, random: &mut Random) -> String {
             replaced(text, start..end, "")
         }
         _ => {
-            let donor = if random.below(2) == 0 { text } else { random.pick(&donors.texts).as_str() };
-            match (group(text, &tokens, random), group(donor, &self::tokens(donor), random)) {
-                (Some(here), Some(there)) => replaced(text, here, &donor[there]),
-                _ => text.to_owned(),
+            let Some(here) = group(text, &tokens, random) else { return text.to_owned() };
+            match random.below(2) {
+                0 => match group(text, &tokens, random) {
+                    Some(there) => replaced(text, here, &text[there]),
+                    None => text.to_owned(),
+                },
+                _ => replaced(text, here, random.pick::<String>(&donors.groups)),
             }
         }
     }
@@ -110,10 +113,24 @@ fn is_word(token: &str) -> bool {
 /// A bracketed part, brackets included, that begins somewhere near a random place.
 fn group(text: &str, tokens: &[Range<usize>], random: &mut Random) -> Option<Range<usize>> {
     let opens = |token: &&Range<usize>| matches!(&text[(*token).clone()], "(" | "[" | "{");
-    let first = tokens.len().checked_sub(1).map(|last| random.below(last + 1))?;
-    let open = tokens[first..].iter().find(opens)?.clone();
+    let tokens = &tokens[random.below(tokens.len())..];
+    let open = tokens.iter().position(|token| opens(&token))?;
+    closed(text, &tokens[open..])
+}
+
+/// Every bracketed part of a text that is not too long.
+pub fn groups(text: &str) -> Vec<&str> {
+    let tokens = tokens(text);
+    let groups = (0..tokens.len()).filter(|at| matches!(&text[tokens[*at].clone()], "(" | "[" | "{"));
+    let groups = groups.filter_map(|at| closed(text, &tokens[at..tokens.len().min(at + 200)]));
+    groups.map(|place| &text[place]).collect()
+}
+
+/// From the bracket that `tokens` begin with to its partner.
+fn closed(text: &str, tokens: &[Range<usize>]) -> Option<Range<usize>> {
+    let open = tokens.first()?;
     let mut depth = 0usize;
-    for token in tokens.iter().filter(|token| token.start >= open.start) {
+    for token in tokens {
         match &text[token.clone()] {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth = depth.saturating_sub(1),

@@ -7,12 +7,16 @@ use std::{
     sync::LazyLock,
 };
 
+use crate::mutate::groups;
+
 const FOLDERS: &[&str] = &["../src", "../tests", "../../models/families", "../../examples"];
 
 pub struct Donors {
     pub texts: Vec<String>,
     pub lines: Vec<String>,
     pub words: Vec<String>,
+    /// Bracketed parts.
+    pub groups: Vec<String>,
 }
 
 pub static DONORS: LazyLock<Donors> = LazyLock::new(|| {
@@ -25,9 +29,11 @@ pub static DONORS: LazyLock<Donors> = LazyLock::new(|| {
     let lines: BTreeSet<&str> = texts.iter().flat_map(|text| text.lines()).filter(|line| wanted(line)).collect();
     let words = texts.iter().flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
     let words: BTreeSet<&str> = words.filter(|word| word.starts_with(|c: char| !c.is_ascii_digit())).collect();
+    let groups: BTreeSet<&str> = texts.iter().flat_map(|text| groups(text)).collect();
     Donors {
         lines: lines.into_iter().map(str::to_owned).collect(),
         words: words.into_iter().map(str::to_owned).collect(),
+        groups: groups.into_iter().map(str::to_owned).collect(),
         texts,
     }
 });
