@@ -85,10 +85,12 @@ impl Golden {
         if names.is_empty() { "none".into() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
     }
 
-    /// What the reference was fed beside tokens, their mask and their positions.
+    /// What the reference was fed beside tokens, their mask and their positions. The notes' `extra_inputs` were not fed to it.
     pub fn of_pictures(&self) -> Option<&str> {
         const WORDS: [&str; 3] = ["input_ids", "attention_mask", "position_ids"];
-        self.tensors.keys().filter_map(|key| key.strip_prefix("input.")).find(|input| !WORDS.contains(input))
+        let extra = |input: &str| self.notes.as_ref().is_some_and(|notes| notes["extra_inputs"].get(input).is_some());
+        let mut inputs = self.tensors.keys().filter_map(|key| key.strip_prefix("input."));
+        inputs.find(|input| !WORDS.contains(input) && !extra(input))
     }
 
     pub fn path(&self) -> &str {
