@@ -243,7 +243,10 @@ fn more_positions_than_the_model_was_made_for() {
     let mut config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     config["max_position_embeddings"] = json!("256");
     fs::write(&path, config.to_string()).unwrap();
-    refused(generate(dir.path(), &[]), &["config.json", "\"max_position_embeddings\" is \"256\"; expected a positive integer"]);
+    refused(
+        generate(dir.path(), &[]),
+        &["config.json", "\"max_position_embeddings\" is \"256\"; expected a positive integer"],
+    );
 }
 
 #[test]
@@ -339,7 +342,61 @@ fn parity_exits_with_1_where_a_stage_diverges_and_0_where_none_does() {
 #[test]
 fn limits_are_those_of_the_family() {
     let dir = checkpoint();
-    refused(generate(dir.path(), &["--limit", "pictures=2"]), &["there is no limit `pictures`", "this family has none"]);
+    refused(
+        generate(dir.path(), &["--limit", "pictures=2"]),
+        &["there is no limit `pictures`", "this family has none"],
+    );
     refused(generate(dir.path(), &["--limit", "pictures"]), &["--limit", "NAME=N"]);
     refused(generate(dir.path(), &["--limit", "a=1", "--limit", "a=2"]), &["--limit a is given twice"]);
+}
+
+#[test]
+fn tools_share_the_exit_codes() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    };
+    let wrong = file("wrong.mgraph", "family toy for \"toy\"\n");
+    let ragged = file("ragged.mgraph", "family   toy for \"toy\"\n");
+    let llama = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/families/llama.mgraph").display().to_string();
+    for (line, code) in [
+        (&["check", &llama][..], 0),
+        (&["check", &wrong], 1),
+        (&["fmt", "--check", &ragged], 1),
+        (&["fmt", "--check", &llama], 0),
+        (&["explain", "mg0101"], 0),
+    ] {
+        let output = mlxcel(line);
+        assert_eq!(output.status.code(), Some(code), "{line:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    refused(mlxcel(&["check", "no/such.mgraph"]), &["no/such.mgraph"]);
+    refused(mlxcel(&["expand", &wrong, "--backend", "ir"]), &["1 mistake", "the family has no `model`"]);
+    refused(mlxcel(&["graph", &llama, "-o", "x.jpg"]), &[".svg"]);
+    refused(mlxcel(&["explain", "mg9999"]), &["mg9999"]);
+    refused(mlxcel(&["new", "family", "Pocket"]), &["small letters"]);
+}
+
+#[test]
+fn config_shows_where_values_come_from() {
+    let output = mlxcel(&["config", golden().to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for part in ["family llama", "key \"vocab_size\"", "absent: scaling == \"llama3\" does not hold", "computed, "] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let output = mlxcel(&["config", "--json", golden().join("config.json").to_str().unwrap()]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let vocab = object["settings"].as_array().unwrap().iter().find(|row| row["name"] == "vocab").unwrap();
+    assert_eq!((&vocab["value"], &vocab["key"]), (&json!(131), &json!("vocab_size")));
+}
+
+#[test]
+fn config_faults_are_what_generate_says() {
+    let dir = checkpoint();
+    edit_config(dir.path(), |c| c["hidden_act"] = json!("gelu"));
+    refused(mlxcel(&["config", dir.path().to_str().unwrap()]), &["config.json", "hidden_act", "gelu", "silu"]);
+    refused(mlxcel(&["config", "no/such/model"]), &["no/such/model"]);
+    refused(mlxcel(&["config", golden().to_str().unwrap(), "--limit", "pictures=2"]), &["pictures"]);
+    refused(mlxcel(&["config", golden().to_str().unwrap(), "--limit", "pictures"]), &["NAME=N"]);
 }

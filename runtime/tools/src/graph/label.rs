@@ -118,6 +118,10 @@ pub fn primitive(program: &Program, op: &Prim, operands: &[Option<&str>], result
                     SliceSlot::At(at) => load(program, at),
                 })
                 .collect();
+            // The bounds of `split(x, [a, b])` are placed at the list of its sizes.
+            if slots.iter().any(|slot| slot.starts_with('[')) {
+                return "part of split".to_owned();
+            }
             let slots: Vec<String> = lead.into_iter().chain(slots).collect();
             shortened(&format!("[{}]", slots.join(", ")))
         }
