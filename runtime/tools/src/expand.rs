@@ -129,7 +129,9 @@ fn rust(program: &Program, backend: &str, other: &str, part: Part<'_>) -> Result
         Part::Op(name) => of_op(module(module(file.items, backend), "prelude"), name),
     };
     if items.is_empty() {
-        bail!("this backend has no code for it: nothing that the backend runs reaches it");
+        bail!(
+            "there is no generated code for it: it is computed when a checkpoint is opened, or this backend never reaches it"
+        );
     }
     let tokens = items.iter().map(ToTokens::to_token_stream).collect();
     mgraph_codegen::format(tokens).context("formatting the generated code")

@@ -155,7 +155,7 @@ fn expand_shows_ir_and_the_code_of_each_backend() {
     assert!(expand("ir", &["--graph", "embed"]).starts_with("graph embed(tokens"));
     assert!(expand("stablehlo", &["--block", "Layer"]).contains("pub struct Layer"));
     assert!(expand("mlx", &["--graph", "forward"]).contains("pub fn forward("));
-    assert!(expand("mlx", &["--op", "rope_frequencies"]).contains("pub fn rope_frequencies("));
+    refused(&["expand", &llama, "--backend", "mlx", "--op", "rope_frequencies"], &["when a checkpoint is opened"]);
     refused(&["expand", &llama, "--backend", "ir", "--op", "rmsnorm"], &["did you mean `rms_norm`?"]);
 }
 
