@@ -18,7 +18,7 @@ use crate::{
 
 /// The Rust type of a block.
 fn type_name(home: Home<'_>, id: BlockId) -> Ident {
-    if id == home.program.model { format_ident!("Model") } else { names::ident(&home.program.block(id).name) }
+    if id == home.program.model { format_ident!("Model") } else { names::block(&home.program.block(id).name) }
 }
 
 pub(crate) fn emit(home: Home<'_>, id: BlockId, backend: &dyn Backend) -> Result<TokenStream> {

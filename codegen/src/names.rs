@@ -24,6 +24,31 @@ const OWN: &[&str] = &[
     "largest",
 ];
 
+/// Types that a generated module has already, beside its blocks.
+const OWN_TYPES: &[&str] = &[
+    "Array",
+    "Box",
+    "Build",
+    "Call",
+    "Compare",
+    "Config",
+    "Core",
+    "Cut",
+    "DType",
+    "FieldPath",
+    "Loaded",
+    "Matrix",
+    "Model",
+    "Module",
+    "Option",
+    "Resolved",
+    "Result",
+    "String",
+    "V",
+    "Vec",
+    "Weights",
+];
+
 /// The identifier for a name; a keyword becomes raw, a name that generated code needs itself gets a `_`.
 pub(crate) fn ident(name: &str) -> Ident {
     if OWN.contains(&name) || matches!(name, "self" | "Self" | "crate" | "super" | "_" | "Ok" | "Err" | "Some" | "None")
@@ -35,6 +60,11 @@ pub(crate) fn ident(name: &str) -> Ident {
     } else {
         Ident::new_raw(name, Span::call_site())
     }
+}
+
+/// The type of a block.
+pub(crate) fn block(name: &str) -> Ident {
+    if OWN_TYPES.contains(&name) { format_ident!("{name}_") } else { ident(name) }
 }
 
 /// A method for the function `name`; `""` is the one that makes a field callable.

@@ -55,6 +55,68 @@ fn the_text_reads_like_the_source() {
     }
 }
 
+/// What a module of generated code names: its items, and what it imports.
+fn named(items: &[syn::Item]) -> Vec<String> {
+    fn imported(tree: &syn::UseTree, names: &mut Vec<String>) {
+        match tree {
+            syn::UseTree::Path(path) => imported(&path.tree, names),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| imported(tree, names)),
+            syn::UseTree::Name(name) => names.push(name.ident.to_string()),
+            syn::UseTree::Rename(_) | syn::UseTree::Glob(_) => {}
+        }
+    }
+    let mut names = Vec::new();
+    for item in items {
+        match item {
+            syn::Item::Use(import) => imported(&import.tree, &mut names),
+            syn::Item::Struct(item) => names.push(item.ident.to_string()),
+            syn::Item::Type(item) => names.push(item.ident.to_string()),
+            _ => {}
+        }
+    }
+    names
+}
+
+fn modules(text: &str) -> Vec<Vec<String>> {
+    let file = syn::parse_file(text).expect("is a Rust file");
+    let modules = file.items.iter().filter_map(|item| match item {
+        syn::Item::Mod(module) => module.content.as_ref().map(|(_, items)| named(items)),
+        _ => None,
+    });
+    modules.collect()
+}
+
+#[test]
+fn a_block_may_be_called_what_generated_code_calls_something_else() {
+    let toy = |block: &str| {
+        let text = format!(
+            "family toy for \"toy\"
+             config {{ vocab: dim = \"vocab\"  hidden: dim = \"hidden\" }}
+             block {block} {{ scale: F[hidden]  fn (x: F[B, S, hidden]) -> F[B, S, hidden] {{ x * scale }} }}
+             model {{
+                 table: Embedding(vocab, hidden)
+                 last:  {block}
+                 graph embed(tokens: i32[B, S]) -> F[B, S, hidden] {{ table(tokens) }}
+                 graph forward(x: F[B, S, hidden], positions: i32[B, S], wanted: i32[B, R]) -> F[B, R, vocab] {{
+                     table.logits(rows_at(last(x), wanted))
+                 }}
+             }}"
+        );
+        mgraph_dsl::compile_text("toy.mgraph", &text).unwrap_or_else(|failed| panic!("{failed}"))
+    };
+    let known = modules(&text(&toy("Last"))).concat();
+    let types = known.iter().map(String::as_str).filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+    for name in types.chain(["Self", "Vec", "Option", "String", "Box"]).filter(|name| *name != "Embedding") {
+        for mut names in modules(&text(&toy(name))) {
+            names.sort();
+            let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+            assert_eq!(twice, None, "block {name}");
+            let hidden = ["Self", "Vec", "Option", "String", "Box"].iter().find(|std| names.iter().any(|n| n == *std));
+            assert_eq!(hidden, None, "block {name}");
+        }
+    }
+}
+
 const LISTS: &str = r#"
 family lists for "lists"
 config {
