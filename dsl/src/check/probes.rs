@@ -243,11 +243,15 @@ impl<'p> Walk<'p> {
         let mut tokens = Vec::new();
         let mut shown = String::new();
         let mut turns = Vec::new();
+        // The last hole, while only digits have followed it: whether it is a turn.
+        let mut open: Option<bool> = None;
+        let mut side_by_side = false;
         for symbol in name.iter().flat_map(|part| worth_of_part(part, names)) {
             match symbol {
                 Symbol::Literal(text) => {
                     tokens.extend(text.chars().map(Token::Char));
                     shown += &text;
+                    open = open.filter(|_| text.chars().all(|c| c.is_ascii_digit()));
                     continue;
                 }
                 Symbol::Turn(turn) => {
@@ -258,6 +262,17 @@ impl<'p> Walk<'p> {
                 Symbol::Text => tokens.push(Token::Anything),
             }
             shown += "{..}";
+            let is_turn = matches!(symbol, Symbol::Turn(_));
+            side_by_side |= open.is_some_and(|before| before || is_turn);
+            open = Some(is_turn);
+        }
+        if side_by_side {
+            let message = format!("the holes of the probe {shown:?} run into each other");
+            self.errors.push(
+                Diagnostic::new(Code::RepeatedProbe, span, message)
+                    .label("`1` and `11` read as `11` and `1`")
+                    .help("put a dot or a word between them, such as `\"layer.{i}.{j}\"`"),
+            );
         }
         if self.loops.iter().any(|turn| !turns.contains(turn)) {
             let message = format!("the probe {shown:?} occurs in every turn of a loop");
@@ -369,7 +384,8 @@ fn ops_with_probes(program: &Program) -> Vec<bool> {
     }
 }
 
-/// Whether two names can come out the same: a hole for an integer takes digits, any other hole takes anything.
+/// Whether two names can come out the same: a hole for an integer takes digits, after a minus sign or not, any other hole
+/// takes anything.
 fn meet(mut a: &[Token], mut b: &[Token]) -> bool {
     // Most names differ in a letter at one end, and never come to the table.
     while let ([Token::Char(x), rest_a @ ..], [Token::Char(y), rest_b @ ..]) = (a, b) {
@@ -403,12 +419,12 @@ fn meet(mut a: &[Token], mut b: &[Token]) -> bool {
 
 /// How many tokens of `other` a hole can stand for; a character is no hole.
 fn takes(hole: Token, other: &[Token]) -> impl Iterator<Item = usize> {
-    let fits = move |t: &Token| match (hole, t) {
+    let fits = move |(at, token): &(usize, &Token)| match (hole, token) {
         (Token::Char(_), _) => false,
-        (Token::Digits, Token::Char(c)) => c.is_ascii_digit(),
+        (Token::Digits, Token::Char(c)) => c.is_ascii_digit() || (*c == '-' && *at == 0),
         (Token::Digits | Token::Anything, _) => true,
     };
-    1..=other.iter().take_while(|t| fits(t)).count()
+    1..=other.iter().enumerate().take_while(fits).count()
 }
 
 #[cfg(test)]
@@ -430,6 +446,8 @@ mod tests {
         for (a, b, expected) in [
             ("layer.#", "layer.#", true),
             ("layer.#", "layer.12", true),
+            ("layer.#", "layer.-1", true),
+            ("layer.#", "layer.1-1", false),
             ("layer.#", "layer.#.attn", false),
             ("layer.#", "layer.last", false),
             ("#.attn", "*", true),
