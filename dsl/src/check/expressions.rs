@@ -412,7 +412,23 @@ impl Lowering<'_, '_> {
                 parts.push(PatternPart::Text(rest[..open].to_string()));
             }
             let mut item = None;
-            for word in rest[open + 1..close].split('.') {
+            let hole = &rest[open + 1..close];
+            let is_name = |word: &str| {
+                !word.starts_with(|c: char| c.is_ascii_digit())
+                    && !word.is_empty()
+                    && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            };
+            if !hole.split('.').all(|word| is_name(word.trim())) {
+                let message = match hole.trim() {
+                    "" => "a hole holds a name, and this one is empty".into(),
+                    hole => format!("a hole holds a name, not `{hole}`"),
+                };
+                return Err(self.error(
+                    Diagnostic::new(Code::TypeMismatch, text.span, message)
+                        .help("give the value a name with `let`, and write that"),
+                ));
+            }
+            for word in hole.split('.') {
                 let name = ast::Name { node: word.trim().to_string(), span: text.span };
                 item = Some(match item {
                     None => self.name(&name.node, name.span)?,
