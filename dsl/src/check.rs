@@ -44,8 +44,8 @@ use config::ConfigTable;
 pub(crate) use dims::symbol;
 use functions::OpEntry;
 pub(crate) use load::{
-    function as load_function, function_names as load_function_names, text_of as operator_text, to_float,
-    type_name as load_type_name,
+    function as load_function, function_names as load_function_names, short_name as short_type_name,
+    text_of as operator_text, to_float, type_name as load_type_name,
 };
 use names::Items;
 use scope::Reported;

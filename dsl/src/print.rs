@@ -512,13 +512,7 @@ impl<'p> Printer<'p> {
 
 /// `int`, `[float]`.
 pub fn load_type(ty: &LoadType) -> String {
-    match ty {
-        LoadType::Int => "int".into(),
-        LoadType::Float => "float".into(),
-        LoadType::Bool => "bool".into(),
-        LoadType::Text => "name".into(),
-        LoadType::List(item) => format!("[{}]", load_type(item)),
-    }
+    crate::check::short_type_name(ty)
 }
 
 fn load_parameters(parameters: &[LoadParameter]) -> String {

@@ -23,7 +23,7 @@ pub(crate) struct Items<'a> {
 }
 
 /// Words that are types, casts or dims everywhere.
-const RESERVED: &[&str] =
+const TYPE_WORDS: &[&str] =
     &["F", "Q", "f32", "f16", "bf16", "f64", "i32", "u32", "u8", "bool", "dim", "int", "float", "name"];
 
 /// Who has so many mistakes reads the first ones: suggestions, which look at every name, are made for those.
@@ -48,7 +48,7 @@ impl<'a> Checker<'a> {
             }
             let word = name.node.as_str();
             let function = super::load::function(word).is_some() || word == "pi";
-            if RESERVED.contains(&word) || ops::primitive(word).is_some() || function {
+            if TYPE_WORDS.contains(&word) || ops::primitive(word).is_some() || function {
                 let message = format!("`{word}` is a word of the language and names nothing else");
                 self.report(Diagnostic::new(Code::DuplicateName, name.span, message).label("a primitive or a type"));
                 continue;
