@@ -263,7 +263,10 @@ impl<'a> Checker<'a> {
     ) {
         let (name, field) = match member {
             ast::Member::Ignore { pattern } => {
-                self.blocks[block.0 as usize].ignores.push(pattern.node.clone());
+                // What is wrong was reported, and excuses nothing.
+                if self.no_names_in_holes(pattern).is_ok() {
+                    self.blocks[block.0 as usize].ignores.push(pattern.node.clone());
+                }
                 return;
             }
             ast::Member::Graph { .. } | ast::Member::Function { .. } => return,

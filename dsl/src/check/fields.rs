@@ -1,6 +1,7 @@
 //! Fields of a block: weights and their stored places, children and their arguments, conditions.
 
 use super::{
+    Checker,
     calls::Bound,
     scope::{Binding, Checked, FreeDims, Item, Lowering, load},
     signature::{ParameterType, Signature},
@@ -143,10 +144,25 @@ impl Lowering<'_, '_> {
                 if part.path.node.matches("{}").count() > 1 {
                     return self.fail(Code::DoublyClaimed, part.path.span, "a stored path has one hole `{}` at most");
                 }
+                self.checker.no_names_in_holes(&part.path)?;
                 parts.push(StoredPart { path: part.path.node.clone(), rows });
             }
             places.push(parts);
         }
         Ok(Stored { places })
+    }
+}
+
+impl Checker<'_> {
+    /// Stored paths are known before any name is: their one hole is `{}`.
+    pub fn no_names_in_holes(&mut self, path: &ast::Text) -> Checked<()> {
+        if !path.node.replace("{}", "").contains(['{', '}']) {
+            return Ok(());
+        }
+        let message = "a stored path names nothing in a hole";
+        let error = Diagnostic::new(Code::DoublyClaimed, path.span, message);
+        Err(self.report(error.help(
+            "`{}` is the number of a stacked weight; `[Child(i) for i in 0..n]` numbers what is stored one by one",
+        )))
     }
 }

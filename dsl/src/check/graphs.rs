@@ -195,7 +195,10 @@ impl<'a> Checker<'a> {
         let mut roots = Vec::new();
         for place in &source.places {
             match place.as_slice() {
-                [part] if part.rows.is_none() && !part.path.node.contains("{}") => roots.push(part.path.node.clone()),
+                [part] if part.rows.is_none() && !part.path.node.contains("{}") => {
+                    self.no_names_in_holes(&part.path)?;
+                    roots.push(part.path.node.clone());
+                }
                 parts => {
                     let span = parts.first().map_or(start(), |p| p.path.span);
                     let message = "the model's `as` is a plain prefix, or several with `|`";
