@@ -155,8 +155,6 @@ impl<'t> Writer<'t> {
         }
     }
 
-    // ---- branches ---------------------------------------------------------------------------------------------
-
     /// `if a { b } else { c }`
     fn branch(&mut self, pair: Pair<'t, Rule>, is_statement: bool) {
         let mut parts = Vec::new();
@@ -202,8 +200,6 @@ impl<'t> Writer<'t> {
         };
         if in_pieces { self.group(group, write) } else { write(self) }
     }
-
-    // ---- statements -------------------------------------------------------------------------------------------
 
     pub fn body(&mut self, pair: Pair<'t, Rule>, group: Group) {
         self.in_braces(pair.into_inner().collect(), Braces { group, ..BODY }, Self::statement);

@@ -160,8 +160,6 @@ impl<'t> Writer<'t> {
         }
     }
 
-    // ---- rows -------------------------------------------------------------------------------------------------
-
     /// A config field or a field of a block: name, type, and clauses.
     fn field(&mut self, pair: Pair<'t, Rule>) -> Row {
         let is_config = pair.as_rule() == Rule::option;

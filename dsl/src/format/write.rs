@@ -67,8 +67,6 @@ impl<'t> Writer<'t> {
         !pair.as_str().trim_end().contains('\n')
     }
 
-    // ---- tokens -----------------------------------------------------------------------------------------------
-
     pub fn token(&mut self, token: Pair<'t, Rule>) {
         self.comments_before(self.start_of(&token));
         self.say(token.as_str());
@@ -118,8 +116,6 @@ impl<'t> Writer<'t> {
             self.token(token);
         }
     }
-
-    // ---- lists in braces --------------------------------------------------------------------------------------
 
     /// Comments and empty lines before an entry of a list that has a line for each; whether there are any. `first` stands behind
     /// a brace.
@@ -207,8 +203,6 @@ impl<'t> Writer<'t> {
         self.token(close);
         self.push(Op::Close);
     }
-
-    // ---- lists in brackets ------------------------------------------------------------------------------------
 
     /// `(a, b)`, `[a, b]`. Where it does not fit on the line its parts have one of their own, or one each.
     pub fn brackets(&mut self, parts: Vec<Pair<'t, Rule>>, mut part: impl FnMut(&mut Self, Pair<'t, Rule>)) {
