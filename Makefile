@@ -1,6 +1,6 @@
 # The doors of the project. `make` alone lists them.
 
-.PHONY: help setup model demo test lint bench book
+.PHONY: help setup model demo test lint fuzz bench book
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -22,8 +22,13 @@ lint: setup ## format, clippy and docs, all without warnings
 
 test: model lint ## everything that must hold
 	cargo test --workspace
+	@.ci/fuzz 30
 
-bench: model ## speed and memory beside mlx-lm and llama.cpp
+fuzz: ## fuzz parser, formatter, checker and config reader, 20 minutes each
+	@.ci/fuzz
+
+bench: model ## speed of the front end; speed and memory beside mlx-lm and llama.cpp
+	cargo bench -q -p mgraph-dsl --bench language
 	@tests/benches/peers/setup
 	cargo bench --profile dev -p mgraph-tests --bench llm
 

@@ -1,4 +1,4 @@
-//! How long the front end takes for a family as long as they get: parsing and checking molmo2, 350 lines.
+//! How long the front end takes for a family as long as they get: parsing, checking and formatting molmo2.
 //!
 //! `make bench` runs it in release. Each line is the best of many rounds, because noise only ever slows a run down, beside
 //! the mark it must keep.
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mgraph_dsl::{compile_text, parser, prelude_sources};
+use mgraph_dsl::{compile_text, format::format, parser, prelude_sources, source::PRELUDE};
 
 /// What an editor may take between a key and its answer.
 const MARK: Duration = Duration::from_millis(20);
@@ -32,8 +32,9 @@ fn main() -> ExitCode {
         drop(black_box(parser::parse(&sources, file)));
     };
     let check = || drop(black_box(compile_text("molmo2.mgraph", &text)));
-    let prelude = || drop(black_box(parser::parse(&prelude_sources(), mgraph_dsl::source::PRELUDE)));
-    let kept = [held("prelude", prelude), held("parse", parse), held("check", check)];
+    let layout = || drop(black_box(format("molmo2.mgraph", &text)));
+    let prelude = || drop(black_box(parser::parse(&prelude_sources(), PRELUDE)));
+    let kept = [held("parse", parse), held("check", check), held("format", layout), held("prelude", prelude)];
     if kept.iter().all(|kept| *kept) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

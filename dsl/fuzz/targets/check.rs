@@ -16,7 +16,7 @@ fuzz_target!(init: stack::report_overflow(), |data: &[u8]| {
                 diagnostic::render_plain(diagnostic, &failed.sources);
             }
             // Pictures are slow, so only some are drawn.
-            if data.len() % 16 == 0 {
+            if data.len().is_multiple_of(16) {
                 diagnostic::render(&failed.diagnostics[..1], &failed.sources, false);
             }
         }

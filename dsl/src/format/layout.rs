@@ -167,8 +167,8 @@ struct Line<'t> {
     gap: usize,
     /// Whether the code is a comment, or a part of one.
     is_comment: bool,
-    /// The last comment in the code, and where it begins.
-    inline: Option<(usize, &'t str)>,
+    /// The comments in the code, and where each begins.
+    inline: Vec<(usize, &'t str)>,
 }
 
 impl Line<'_> {
@@ -285,7 +285,7 @@ impl<'t> Printer<'_, 't> {
         }
         let before = self.line.code.len();
         self.code(text);
-        self.line.inline = Some((before, text));
+        self.line.inline.push((before, text));
     }
 
     /// The lines of a comment after the first stay as they are.
@@ -310,8 +310,8 @@ impl<'t> Printer<'_, 't> {
     fn push_line(&mut self) {
         let mut line = std::mem::take(&mut self.line);
         line.code.truncate(line.code.trim_end().len());
-        // A comment that ends the line is one behind the code.
-        if let Some((before, text)) = line.inline
+        // Comments that end the line are such behind the code.
+        while let Some((before, text)) = line.inline.pop()
             && before > 0
             && line.code.len() == before + text.len()
         {
