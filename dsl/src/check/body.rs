@@ -49,7 +49,10 @@ impl Lowering<'_, '_> {
         match item? {
             Item::Load(value) => match only_lets(&statements) {
                 Some(lets) => Ok(with_lets(lets, value)),
-                None => self.fail(Code::WrongStage, body.span, "an op that runs at load has tensors inside"),
+                None => Err(self.error(
+                    Diagnostic::new(Code::WrongStage, body.span, "an op that runs at load is `let`s and a value")
+                        .help("instead of a loop, make a list with a comprehension; tensors exist in calls only"),
+                )),
             },
             item => {
                 let found = self.describe(&item);

@@ -280,9 +280,14 @@ impl Lowering<'_, '_> {
             self.turn((only.index.as_ref(), &only.item), &head, assigned, |this| match this.expr(item)? {
                 Item::Load(value) => Ok(Ok(value)),
                 found @ (Item::Value(_) | Item::List(_) | Item::Tuple(_)) => {
+                    let shown = this.describe(&found);
                     match this.values_of(found, item.span)?.as_slice() {
                         [value] => Ok(Err(*value)),
-                        _ => this.fail(Code::TypeMismatch, item.span, "an item of a list is one tensor"),
+                        _ => this.fail(
+                            Code::TypeMismatch,
+                            item.span,
+                            format!("an item of a list is one tensor, this is {shown}"),
+                        ),
                     }
                 }
                 other => {
