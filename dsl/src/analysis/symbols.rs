@@ -167,11 +167,19 @@ impl<'a> Reader<'_, 'a> {
         lines.join("\n")
     }
 
-    /// On one line.
+    /// On one line, without comments.
     fn words(&self, span: Span) -> String {
-        let text = &self.text[span.start as usize..span.end as usize];
-        let lines: Vec<&str> = text.lines().map(|l| l.split("//").next().unwrap_or_default().trim()).collect();
-        lines.join(" ").trim().to_string()
+        let (start, end) = (span.start as usize, span.end as usize);
+        let first = self.tokens.partition_point(|t| t.start < start);
+        let mut words = String::new();
+        let mut before = start;
+        for token in self.tokens[first..].iter().take_while(|t| t.end <= end).filter(|t| !t.is_doc()) {
+            let between = &self.text[before..token.start];
+            words += if between.trim().is_empty() && !between.contains('\n') { between } else { " " };
+            words += &self.text[token.start..token.end];
+            before = token.end;
+        }
+        words.trim().to_string()
     }
 
     fn add(

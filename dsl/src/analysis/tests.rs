@@ -188,3 +188,11 @@ fn places_are_code_comments_strings_or_holes() {
         assert_eq!(place::at(before, before.len()), expected, "{before}");
     }
 }
+
+#[test]
+fn a_declaration_has_its_strings_and_no_comments() {
+    let text = "family toy for \"toy\"\nconfig {\n    // the name\n    kind: name = \"a//b\" /* or */ | \"c\"   // of what\n        else \"d\"\n}\n";
+    let analysis = analyze("toy.mgraph", text);
+    let kind = analysis.symbols.iter().find(|s| s.name == "kind").expect("a symbol");
+    assert_eq!(kind.declaration, "kind: name = \"a//b\" | \"c\" else \"d\"");
+}

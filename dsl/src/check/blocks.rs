@@ -412,11 +412,7 @@ impl<'a> Checker<'a> {
     /// Two fields on one stored path must exclude each other.
     fn check_stored_paths(&mut self, block: BlockId) {
         let fields = self.blocks[block.0 as usize].fields.clone();
-        let stored: Vec<&FieldEntry> = fields
-            .iter()
-            .filter(|f| !matches!(f.kind, FieldKind::Let(_) | FieldKind::Derived { .. } | FieldKind::State(_)))
-            .filter(|f| !f.is_stateful_only(self))
-            .collect();
+        let stored: Vec<&FieldEntry> = fields.iter().filter(|f| f.is_stored(self)).collect();
         // One mistake, one message: each field against the first that it cannot stand beside.
         let mut at: HashMap<&str, Vec<&FieldEntry>> = HashMap::new();
         let mut clashes = Vec::new();
@@ -528,11 +524,16 @@ impl<'a> Checker<'a> {
 }
 
 impl FieldEntry {
-    /// A child that holds state and no weights lies nowhere in the checkpoint.
-    fn is_stateful_only(&self, checker: &Checker<'_>) -> bool {
-        let FieldKind::Child { block, .. } = &self.kind else { return false };
-        let fields = &checker.blocks[block.0 as usize].fields;
-        !fields.is_empty() && fields.iter().all(|f| matches!(f.kind, FieldKind::State(_) | FieldKind::Let(_)))
+    /// Whether it lies somewhere in the checkpoint; a child with states and `let`s alone does not.
+    fn is_stored(&self, checker: &Checker<'_>) -> bool {
+        match &self.kind {
+            FieldKind::Tensor(_) | FieldKind::Matrix(_) => true,
+            FieldKind::State(_) | FieldKind::Let(_) | FieldKind::Derived { .. } => false,
+            FieldKind::Child { block, .. } | FieldKind::Children { block, .. } => {
+                let fields = &checker.blocks[block.0 as usize].fields;
+                fields.iter().any(|f| f.is_stored(checker))
+            }
+        }
     }
 }
 

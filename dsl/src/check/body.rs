@@ -6,7 +6,7 @@ use super::bounds::Named;
 use super::scope::{Binding, Checked, Home, Item, Local, Lowering, Reported, load};
 use crate::{
     ast::{self, ExprKind},
-    diagnostic::{Code, Diagnostic, suggest},
+    diagnostic::{Code, Diagnostic},
     ir::*,
     source::Span,
 };
@@ -197,19 +197,15 @@ impl Lowering<'_, '_> {
             };
         }
         let field = match self.home {
-            Home::Block(block) => self
-                .checker
-                .field_id(block, &name.node)
-                .and_then(|f| Some((f, self.checker.field(block, f)?.kind.clone()))),
+            Home::Block(block) => self.checker.field_id(block, &name.node).and_then(|f| {
+                let entry = self.checker.field(block, f)?;
+                Some((f, entry.kind.clone(), entry.span))
+            }),
             Home::Config | Home::Op(_) => None,
         };
         match field {
-            Some((field, FieldKind::State(ty))) => {
-                if let Home::Block(block) = self.home
-                    && let Some(defined) = self.checker.field(block, field).map(|f| f.span)
-                {
-                    self.name_used(name.span, defined);
-                }
+            Some((field, FieldKind::State(ty), defined)) => {
+                self.name_used(name.span, defined);
                 self.need_state_dims(&ty, name.span)?;
                 let Item::Value(new) = item else {
                     let found = self.describe(&item);
@@ -226,12 +222,7 @@ impl Lowering<'_, '_> {
             }
             None => {
                 let message = format!("there is no `{}` to assign", name.node);
-                let mut error = Diagnostic::new(Code::UnknownName, name.span, message);
-                let known: Vec<String> = self.scopes.iter().flat_map(|s| s.keys().cloned()).collect();
-                if let Some(near) = suggest(&name.node, known.iter().map(String::as_str)) {
-                    error = error.help(format!("did you mean `{near}`?"));
-                }
-                Err(self.error(error))
+                Err(self.unknown_local(name, message))
             }
         }
     }

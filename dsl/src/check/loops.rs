@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ast,
-    diagnostic::{Code, Diagnostic, suggest},
+    diagnostic::{Code, Diagnostic},
     dim::Dim,
     ir::*,
     source::Span,
@@ -373,13 +373,7 @@ impl Lowering<'_, '_> {
     pub fn push_to(&mut self, list: &ast::Name, value: &ast::Expr) -> Checked<()> {
         let item = self.expr(value);
         let Some(Binding { item: found, mutable, span: defined }) = self.find(&list.node).cloned() else {
-            let message = format!("there is no list `{}`", list.node);
-            let mut error = Diagnostic::new(Code::UnknownName, list.span, message);
-            let known: Vec<String> = self.scopes.iter().flat_map(|s| s.keys().cloned()).collect();
-            if let Some(near) = suggest(&list.node, known.iter().map(String::as_str)) {
-                error = error.help(format!("did you mean `{near}`?"));
-            }
-            return Err(self.error(error));
+            return Err(self.unknown_local(list, format!("there is no list `{}`", list.node)));
         };
         self.name_used(list.span, defined);
         let name = &list.node;

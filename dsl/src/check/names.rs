@@ -315,6 +315,16 @@ impl<'a> Lowering<'_, 'a> {
         names
     }
 
+    /// Something changes a local that is not there.
+    pub fn unknown_local(&mut self, name: &ast::Name, message: String) -> super::scope::Reported {
+        let mut error = Diagnostic::new(Code::UnknownName, name.span, message);
+        let known = self.scopes.iter().flat_map(|scope| scope.keys().map(String::as_str));
+        if let Some(near) = suggest(&name.node, known) {
+            error = error.help(format!("did you mean `{near}`?"));
+        }
+        self.error(error)
+    }
+
     /// A name in call position that is neither a field nor an op.
     pub fn unknown_callee(&mut self, name: &str, span: Span) -> super::scope::Reported {
         if self.find(name).is_some() {
