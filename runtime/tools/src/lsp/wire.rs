@@ -8,8 +8,9 @@ use std::{
 
 use anyhow::Context;
 use lsp_server::{Connection, Message};
+use serde_json::{Map, Value};
 
-/// A family is at most 1 MiB; beyond this a length is surely wrong.
+/// A family is at most 128 KiB; beyond this a length is surely wrong.
 const MAX_BYTES: usize = 64 << 20;
 
 pub struct Threads {
@@ -95,7 +96,10 @@ fn read(input: &mut impl BufRead) -> io::Result<Option<Result<Message, String>>>
     }
     let mut body = vec![0; length];
     input.read_exact(&mut body)?;
-    Ok(Some(serde_json::from_slice(&body).map_err(|error| error.to_string())))
+    // An array would be read as the fields of a response.
+    let object = serde_json::from_slice::<Map<String, Value>>(&body);
+    let message = object.and_then(|object| serde_json::from_value(Value::Object(object)));
+    Ok(Some(message.map_err(|error| error.to_string())))
 }
 
 #[cfg(test)]
