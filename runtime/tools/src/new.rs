@@ -2,7 +2,7 @@
 //! its file in `models/families`; this is for everywhere else.
 //!
 //! The texts lie in `new/template` and say `my_family` where the name goes and `CHECKOUT` where mgraph lies. Compiler and
-//! libraries come from that clone: its `Cargo.lock` and the variables of its `.cargo/config.toml` are taken over.
+//! libraries come from that clone: its `Cargo.lock`, its profiles and the variables of its `.cargo/config.toml` are taken over.
 
 use std::{
     env, fs,
@@ -34,6 +34,7 @@ pub struct Arguments {
 
 const NAME: &str = "my_family";
 const CHECKOUT: &str = "CHECKOUT";
+const PROFILES: &str = "PROFILES\n";
 
 /// The family, whose text the name is tried on before anything is written.
 const FAMILY: &str = include_str!("new/template/families/my_family.mgraph");
@@ -64,8 +65,10 @@ pub fn run(new: &New, console: &mut Console<'_>) -> Result<Verdict> {
     if dir.exists() {
         bail!("{}: this exists already; name another directory with --at", dir.display());
     }
+    let profiles = profiles(&checkout)?;
     for (path, text) in FILES {
-        write(&dir.join(path.replace(NAME, name)), &filled(text, name, &checkout))?;
+        let text = filled(text, name, &checkout).replace(PROFILES, &profiles);
+        write(&dir.join(path.replace(NAME, name)), &text)?;
     }
     let environment = environment(&checkout)?;
     write(&dir.join(".cargo/config.toml"), &environment)?;
@@ -127,6 +130,13 @@ fn checkout(given: Option<&Path>) -> Result<PathBuf> {
         }
     };
     fs::canonicalize(&found).with_context(|| format!("{}: finding its whole path", found.display()))
+}
+
+/// From the clone's `Cargo.toml`, where they stand last.
+fn profiles(checkout: &Path) -> Result<String> {
+    let path = checkout.join("Cargo.toml");
+    let text = fs::read_to_string(&path).with_context(|| format!("{}: this file cannot be read", path.display()))?;
+    Ok(text.find("[profile.").map_or_else(String::new, |start| text[start..].to_owned()))
 }
 
 /// The clone's variables, with paths that lead there from anywhere.

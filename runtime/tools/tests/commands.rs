@@ -228,6 +228,8 @@ fn new_family_makes_a_crate_whose_family_is_right_and_formatted() {
             "{file}"
         );
     }
+    let manifest = fs::read_to_string(Path::new(&at).join("Cargo.toml")).expect("a manifest");
+    assert!(manifest.contains("[profile.dev]") && !manifest.contains("PROFILES"), "{manifest}");
     refused(&line, &["exists already", "--at"]);
 }
 
