@@ -37,6 +37,8 @@ pub enum LoadErrorKind {
     NotFinite(f64),
     #[error("index {index} lies outside a list of {length}")]
     Index { index: i64, length: usize },
+    #[error("rows {low}..{high} do not lie within the {length} rows that the field around them takes")]
+    Rows { low: u64, high: u64, length: u64 },
     #[error("`{0}` of an empty list has no value")]
     Empty(&'static str),
     #[error("this takes more than {0} steps to compute; no family needs so many")]

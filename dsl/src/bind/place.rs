@@ -55,10 +55,16 @@ pub(super) fn below(
     let mut all = Vec::new();
     for base in bases {
         for part in place {
-            let own = part.rows.as_ref().map(|(low, high)| Ok((bound(low)?, bound(high)?))).transpose()?;
+            let own = part.rows.as_ref().map(|(low, high)| Ok((bound(low)?, bound(high)?, high.span))).transpose()?;
             let rows = match (base.rows, own) {
-                (Some((start, _)), Some((low, high))) => Some((start + low, start + high)),
-                (outer, own) => own.or(outer),
+                (Some((start, end)), Some((low, high, span))) => {
+                    let length = end.saturating_sub(start);
+                    if high > length {
+                        return Err(LoadError::new(span, LoadErrorKind::Rows { low, high, length }));
+                    }
+                    Some((start + low, start + high))
+                }
+                (outer, own) => own.map(|(low, high, _)| (low, high)).or(outer),
             };
             all.push(Base { path: join(&base.path, &part.path), rows });
         }

@@ -197,3 +197,35 @@ fn the_config_must_agree_with_the_shapes_of_packed_matrices() {
         ]
     );
 }
+
+#[test]
+fn rows_of_a_field_stay_within_the_rows_of_the_field_around_it() {
+    let text = r#"
+family halves for "halves"
+
+config { n: dim = "n" }
+
+block Half {
+    weight: F[n + 1, n] as "weight"[0..n + 1]
+    fn (x: F[B, S, n]) -> F[B, S, n + 1] { dot(x, weight) }
+}
+
+model {
+    table: F[n, n]
+    first: Half as "both"[0..n]
+
+    graph embed(tokens: i32[B, S]) -> F[B, S, n] { take(table, tokens, axis = 0) }
+
+    graph forward(x: F[B, S, n], positions: i32[B, S], wanted: i32[B, R]) -> F[B, R, n + 1] {
+        first(rows_at(x, wanted))
+    }
+}
+"#;
+    let program = crate::compile_text("halves.mgraph", text).expect("the family is right");
+    let resolved = resolve(&program, &serde_json::json!({ "n": 4 }), &[]).expect("the config is right");
+    let tensor = |shape: &[u64]| Stored { shape: shape.to_vec(), dtype: StoredDtype::F32 };
+    let stored = [("table".to_owned(), tensor(&[4, 4])), ("both.weight".to_owned(), tensor(&[8, 4]))].into();
+    let faults = bind(&program, &resolved, &stored, &|_| None).expect_err("row 4 is the neighbour's");
+    let told = faults[0].to_string();
+    assert!(told.contains("rows 0..5 do not lie within the 4 rows that the field around them takes"), "{told}");
+}
