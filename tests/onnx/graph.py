@@ -5,8 +5,15 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 DTYPES = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
-    "int32": "i32", "int64": "i32", "uint32": "u32", "uint8": "u8", "bool": "bool",
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int32": "i32",
+    "int64": "i32",
+    "uint32": "u32",
+    "uint8": "u8",
+    "bool": "bool",
 }
 
 # The closed list of reasons.

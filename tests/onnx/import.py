@@ -86,17 +86,23 @@ def main():
             result = lines.pop()[len(f"let {result} = ") : -1]
         text = f"({parameters}) -> {types} {{\n" + "".join(f"    {line}\n" for line in lines + [result]) + "}\n"
         # A file holds at most 128 KiB of text; the formatter may lengthen it.
-        file = next(f for f in itertools.chain([operator], (f"{operator}_{i}" for i in itertools.count(2))) if text in ops[f] or sum(map(len, ops[f])) < 80_000)
+        file = next(
+            f
+            for f in itertools.chain([operator], (f"{operator}_{i}" for i in itertools.count(2)))
+            if text in ops[f] or sum(map(len, ops[f])) < 80_000
+        )
         name_of_op = ops[file].setdefault(text, f"onnx_{name}")
         bounds[operator] = operators.TABLE.bounds[operator]
-        run.append({
-            "case": name,
-            "operator": operator,
-            "file": file,
-            "op": name_of_op,
-            "inputs": [keep(a) for _, a in body.operands],
-            "expected": [keep(e) for e in expected],
-        })
+        run.append(
+            {
+                "case": name,
+                "operator": operator,
+                "file": file,
+                "op": name_of_op,
+                "inputs": [keep(a) for _, a in body.operands],
+                "expected": [keep(e) for e in expected],
+            }
+        )
     folder = HERE / "cases"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

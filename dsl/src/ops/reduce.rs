@@ -16,7 +16,7 @@ pub const TABLE: &[Primitive] = &[
     Primitive {
         name: "sum",
         usage: "sum(x, axis)",
-        doc: "f32, f64 or integers, so that the width of the sum is always written; axis or list of axes.",
+        doc: "f32, f64, i32 or u32, so that the width of the sum is always written; axis or list of axes.",
         stablehlo: "reduce add",
         mlx: "sum (keep_dims)",
         rule: reduce,
@@ -68,7 +68,13 @@ fn reduce(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
         _ => vec![lowering.axis(axis, &ty.shape)?],
     };
     let op = match call.name {
-        "sum" if matches!(ty.dtype, DType::F32 | DType::F64) || is_integer(ty.dtype) => Reduce::Sum,
+        "sum" if matches!(ty.dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32) => Reduce::Sum,
+        "sum" if ty.dtype == DType::U8 => {
+            return Err(lowering.error(
+                Diagnostic::new(Code::DtypeMismatch, x.span, format!("`sum` of {} wraps at 256", tensor_text(&ty)))
+                    .help("write `sum(i32(x), ..)`"),
+            ));
+        }
         "sum" if is_float(ty.dtype) => {
             return Err(lowering.error(
                 Diagnostic::new(Code::NarrowSum, x.span, format!("`sum` of {}, which may be narrow", tensor_text(&ty)))

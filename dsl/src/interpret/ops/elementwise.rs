@@ -68,8 +68,6 @@ pub(in crate::interpret) fn unary(op: Unary, x: &Tensor) -> Result<Data, String>
         (Data::I32(v), Unary::Negate) => Ok(v.iter().map(|x| x.wrapping_neg()).collect::<Vec<_>>().into()),
         (Data::I32(v), Unary::Abs) => Ok(v.iter().map(|x| x.wrapping_abs()).collect::<Vec<_>>().into()),
         (Data::U32(_) | Data::U8(_), Unary::Abs) => Ok(x.data().clone()),
-        (Data::U32(v), Unary::Not) => Ok(v.iter().map(|x| !x).collect::<Vec<_>>().into()),
-        (Data::U8(v), Unary::Not) => Ok(v.iter().map(|x| !x).collect::<Vec<_>>().into()),
         (Data::Bool(v), Unary::Not) => Ok(v.iter().map(|x| !x).collect::<Vec<_>>().into()),
         (Data::I32(_) | Data::U32(_) | Data::U8(_) | Data::Bool(_), _) => Err(unfit(format!("{op:?}"), dtype)),
     }
