@@ -7,7 +7,7 @@ use mgraph_dsl::{
     bind::{Bindings, Stored, StoredDtype, WeightKind, bind},
     compile_text,
     config::{Resolved, resolve},
-    interpret::{Interpreter, Precision, Tensor, Typed, derived_weight},
+    interpret::{Interpreter, Precision, ReadWeight, Tensor, Typed, derived_weight},
     ir::{DType, Program},
     trace::{Sizes, What, trace},
 };
@@ -71,7 +71,7 @@ fn loaded(unit: bool) -> Loaded {
 }
 
 impl Loaded {
-    fn read(&self) -> Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send> {
+    fn read(&self) -> ReadWeight {
         let stored = self.stored.clone();
         Box::new(move |name| {
             let numbers = stored.get(name).ok_or_else(|| format!("no tensor {name}"))?;
