@@ -24,7 +24,7 @@ test: model lint ## everything that must hold
 	cargo test --workspace
 	@.ci/fuzz 30
 
-fuzz: ## fuzz parser, formatter, checker and config reader, 20 minutes each
+fuzz: ## fuzz the front end, 20 minutes for each of five targets
 	@.ci/fuzz
 
 bench: model ## speed of the front end; speed and memory beside mlx-lm and llama.cpp
