@@ -90,9 +90,9 @@ pub(super) struct Evaluation<'a> {
     left: u32,
 }
 
-/// Parts of expressions and items of lists in one value: a second at most. The longest list of a family, one number for each
-/// word of a vocabulary, takes a fifth of it.
-const MAX_STEPS: u32 = 1 << 22;
+/// Parts of expressions and items of lists in one value. The lists of families have an item for each layer, or for each pair
+/// of numbers that turns: some thousands of steps.
+const MAX_STEPS: u32 = 1 << 20;
 
 impl<'a> Evaluation<'a> {
     pub(super) fn new(names: &'a dyn Environment) -> Self {
