@@ -340,6 +340,58 @@ fn parity_exits_with_1_where_a_stage_diverges_and_0_where_none_does() {
 }
 
 #[test]
+fn parity_stops_at_the_first_divergence_and_names_its_line() {
+    let dir = checkpoint();
+    edit_config(dir.path(), |c| c["rms_norm_eps"] = json!(1e-6));
+    let (model, reference) = (dir.path().to_str().unwrap(), golden().join("golden.safetensors"));
+    let file = dir.path().join("report.json");
+    let line = ["parity", "--model", model, "--a", "reference", "--ref", reference.to_str().unwrap()];
+    let stopped = mlxcel(&[&line[..], &["--json", file.to_str().unwrap()]].concat());
+    let table = String::from_utf8_lossy(&stopped.stdout);
+    assert_eq!((stopped.status.code(), table.matches("DIVERGED").count()), (Some(1), 1), "{table}");
+    assert!(table.contains("llama.mgraph:"), "{table}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!((&rows[0]["stage"], &rows[0]["verdict"]), (&json!("embed"), &json!("within")));
+    let last = rows.last().unwrap();
+    assert_eq!((&last["stage"], &last["verdict"]), (&json!("layer.0.attn"), &json!("diverged")));
+    assert!(last["difference"]["worst"]["a_bits"].as_str().unwrap().starts_with("0x"));
+    let family = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/families/llama.mgraph"));
+    let place = family.unwrap().lines().position(|line| line.contains("@ \"layer.{i}.attn\"")).unwrap() + 1;
+    assert!(last["source"].as_str().unwrap().ends_with(&format!("llama.mgraph:{place}")), "{last}");
+
+    let all = mlxcel(&[&line[..], &["--all"]].concat());
+    assert!(String::from_utf8_lossy(&all.stdout).matches("DIVERGED").count() > 1);
+    let before = mlxcel(&[&line[..], &["--stages", "emb*"]].concat());
+    assert_eq!(before.status.code(), Some(0), "{}", String::from_utf8_lossy(&before.stdout));
+    refused(mlxcel(&[&line[..], &["--stages", "layer.*.atn"]].concat()), &["--stages", "layer.0.attn"]);
+    refused(mlxcel(&[&line[..], &["--input", "5"]].concat()), &["golden.safetensors", "--input"]);
+}
+
+#[test]
+fn parity_of_two_executors() {
+    let dir = checkpoint();
+    let model = dir.path().to_str().unwrap();
+    let line = ["parity", "--model", model, "--a", "mlx"];
+    for against in [&["--b", "reference"][..], &["--ref", "reference"]] {
+        for input in ["5,6,7", "w5 w6 w7"] {
+            let output = mlxcel(&[&line[..], against, &["--input", input]].concat());
+            let (table, notes) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert_eq!(output.status.code(), Some(0), "{table}{notes}");
+            assert!(
+                table.contains("layer.2.mlp") && table.contains("state.") && table.contains("decode.logits"),
+                "{table}"
+            );
+            assert!(table.contains("no bound") && notes.contains("have no verdict"), "{table}{notes}");
+        }
+    }
+    refused(mlxcel(&[&line[..], &["--b", "iree"]].concat()), &["--input"]);
+    refused(mlxcel(&line), &["--b", "--ref"]);
+    refused(mlxcel(&[&line[..], &["--b", "iree", "--input", "131"]].concat()), &["vocabulary of 131"]);
+    refused(mlxcel(&[&line[..], &["--b", "iree", "--input", " "]].concat()), &["--input has no tokens"]);
+}
+
+#[test]
 fn limits_are_those_of_the_family() {
     let dir = checkpoint();
     refused(

@@ -3,7 +3,7 @@
 
 use mgraph_runtime::{
     backend::{self, Backend},
-    parity::{self, Settings, compare::compare},
+    parity::{self, Settings, Verdict, compare::compare},
     session::{Batch, Float, Numerics, SessionOptions},
 };
 
@@ -63,6 +63,22 @@ fn iree_pinned() {
 #[test]
 fn iree_fused() {
     every_golden(Backend::Iree, Numerics::Fused);
+}
+
+/// IREE makes the reference numbers: on the golden's inputs its noise bounds MLX too.
+#[test]
+fn mlx_beside_iree() {
+    let (model, golden) = mgraph_tests::open_golden("gemma3_text").unwrap();
+    let settings = |backend| Settings { backend, numerics: Numerics::Pinned, dtype: Float::F32 };
+    let made = parity::made_by(&model, &golden, settings(Backend::Iree), 4, &|_| ()).unwrap();
+    let mut verdicts = Vec::new();
+    parity::run(&model, &made, settings(Backend::Mlx), &mut |row| verdicts.push((row.stage.clone(), row.verdict())))
+        .unwrap();
+    let (states, stages): (Vec<_>, Vec<_>) = verdicts.into_iter().partition(|(stage, _)| stage.starts_with("state."));
+    assert_eq!(states.len(), model.states().len());
+    assert!(states.iter().all(|(_, verdict)| *verdict == Verdict::Unjudged), "{states:?}");
+    assert_eq!(stages.len(), 23 + 1);
+    assert!(stages.iter().all(|(_, verdict)| *verdict == Verdict::Within), "{stages:?}");
 }
 
 /// No reference ran mllama on words alone; the backends agree with the interpreter on them, within the noise of its logits.

@@ -8,6 +8,7 @@ mod config;
 mod function;
 mod load;
 mod primitive;
+mod probe;
 mod processor;
 
 use std::sync::Arc;

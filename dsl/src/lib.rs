@@ -14,7 +14,7 @@ pub mod ir;
 pub mod load;
 pub mod ops;
 pub mod parser;
-mod pattern;
+pub mod pattern;
 pub mod print;
 pub mod source;
 pub mod trace;

@@ -1,8 +1,8 @@
-//! Patterns over names, as `ignore` and `contract` write them.
+//! Patterns over names, as `ignore`, `contract` and `--stages` write them.
 
 /// `*` in `pattern` is any run of characters. Each stretch between stars is taken where it first fits: a later place would
 /// leave less for the rest.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(head) else { return false };
     let (between, tail) = rest.rsplit_once('*').unwrap_or(("", rest));

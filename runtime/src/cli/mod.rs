@@ -16,7 +16,7 @@ use crate::{error::Result, family::Family};
 /// Exit codes, the same for every command of every binary.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for `parity`: every stage within its bound; for `check`: no mistake
+  0  done; for `parity`: no stage diverged; for `check`: no mistake
   1  found something: `parity` a stage that diverged, `check` a mistake, `fmt --check` a file it would change
   2  could not run: wrong arguments, unreadable input, a model that cannot be served";
 
@@ -36,7 +36,7 @@ pub enum Command {
     Generate(generate::Arguments),
     /// Turn a GGUF file into a checkpoint directory
     Import(import::Arguments),
-    /// Compare a backend with reference numbers, stage by stage
+    /// Compare executors with reference numbers or with each other, stage by stage
     Parity(parity::Arguments),
 }
 

@@ -1,34 +1,67 @@
-//! `mlxcel parity`: a table of stages, flushed line by line.
+//! `mlxcel parity`: executors beside a reference, stage by stage; a table flushed line by line, and a file for machines.
+
+mod report;
+mod table;
 
 use std::{
+    fs::File,
     io::{self, Write},
-    path::PathBuf,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use super::{Verdict, limits::Limits};
+use mgraph_dsl::pattern;
+
+use self::{report::Report, table::Table};
+use super::{
+    Verdict,
+    limits::Limits,
+    progress::{Progress, note},
+};
 use crate::{
     backend::Backend,
-    error::{Context, Result},
+    error::{Context, Result, bail, ensure},
     family::Family,
     model::Model,
-    parity::{self, Golden, Outcome, Row},
+    parity::{self, Golden, Tally, Watch},
     session::{Float, Numerics},
+    tokenizer::Tokenizer,
 };
 
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("against").required(true).multiple(true).args(["b", "reference"])))]
 pub struct Arguments {
     /// Checkpoint directory
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// The backend to judge
+    /// The executor to judge
     #[arg(long, value_enum)]
     a: Backend,
-    /// Reference numbers: inputs as `input.*`, stages by probe name; bounds from the .json beside it, else the family's contract
-    #[arg(long = "ref", value_name = "FILE.safetensors")]
-    reference: PathBuf,
+    /// A second executor: what `a` is compared with or, beside --ref, judged too
+    #[arg(long, value_enum)]
+    b: Option<Backend>,
+    /// Reference numbers: a file with inputs as `input.*` and stages by probe name, or `reference`, which is the interpreter
+    #[arg(long = "ref", value_name = "FILE.safetensors|reference")]
+    reference: Option<PathBuf>,
+    /// What to run where no file of reference numbers says it: token ids such as 5,6,7, a text, or such a file
+    #[arg(long, value_name = "IDS|TEXT|FILE.safetensors")]
+    input: Option<String>,
+    /// Greedy steps after --input [default: 8]
+    #[arg(long, value_name = "N")]
+    steps: Option<usize>,
     /// A variant that FILE holds, as `NAME/..`: the same checkpoint on other inputs
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
+    /// Only the stages of these names; `*` is any run of characters
+    #[arg(long, value_name = "GLOB")]
+    stages: Option<String>,
+    /// Go on after a stage that diverged
+    #[arg(long)]
+    all: bool,
+    /// Also write what was compared, with versions, flags and digests, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// `pinned`: op order exactly as written; `fused`: declared twins may stand in
     #[arg(long, value_enum, default_value_t = Numerics::Pinned)]
     numerics: Numerics,
@@ -39,44 +72,162 @@ pub struct Arguments {
     limits: Limits,
 }
 
-pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
-    let golden = Golden::open(&arguments.reference)?;
-    let golden = match &arguments.variant {
-        Some(name) => golden.variant(name)?,
-        None => golden,
-    };
-    let model = Model::open_with(&arguments.model, families, arguments.limits.given()?)?;
-    let settings = parity::Settings { backend: arguments.a, numerics: arguments.numerics, dtype: arguments.dtype };
-    let mut out = std::io::stdout().lock();
-    let mut written =
-        writeln!(out, "{:24} {:>18} {:>10} {:>10} {:>8}  verdict", "stage", "shape", "max_abs", "rms", "outside");
-    let passed = parity::run(&model, &golden, settings, &mut |row| {
-        if written.is_ok() {
-            written = write_row(&mut out, row);
-        }
-    })?;
-    written.context("writing the table to standard output")?;
-    Ok(if passed { Verdict::Done } else { Verdict::Diverged })
+/// Where the numbers come from that are taken for right.
+enum Reference {
+    File(PathBuf, Golden),
+    Executor(Backend),
 }
 
-fn write_row(out: &mut impl Write, row: &Row) -> io::Result<()> {
-    let verdict = if row.passed() { "ok" } else { "DIVERGED" };
-    match &row.outcome {
-        Outcome::Compared { shape, difference: d } => {
-            let shape = format!("{shape:?}");
-            write!(
-                out,
-                "{:24} {shape:>18} {:>10.2e} {:>10.2e} {:>8}  {verdict}",
-                row.stage, d.max_abs, d.rms, d.outside
-            )?;
-            match &d.worst {
-                Some(worst) if !row.passed() => {
-                    writeln!(out, " at {:?}: {:e}, reference {:e}", worst.index, worst.a, worst.b)
-                }
-                _ => writeln!(out),
+impl Arguments {
+    /// The reference, and who is judged by it.
+    fn sides(&self) -> Result<(Reference, Vec<Backend>)> {
+        let judged = [self.a].into_iter().chain(self.b);
+        match (&self.reference, self.b) {
+            (Some(path), _) if path.as_os_str() == "reference" => {
+                Ok((Reference::Executor(Backend::Reference), judged.collect()))
             }
+            (Some(path), _) => {
+                ensure!(
+                    self.input.is_none() && self.steps.is_none(),
+                    "{} brings its own inputs: leave out --input and --steps, or give --ref reference",
+                    path.display()
+                );
+                Ok((Reference::File(path.clone(), self.open(path)?), judged.collect()))
+            }
+            (None, Some(b)) => Ok((Reference::Executor(b), vec![self.a])),
+            (None, None) => bail!("there is nothing to compare with: give --b or --ref"),
         }
-        Outcome::Mismatch(reason) => writeln!(out, "{:24} {verdict}: {reason}", row.stage),
-        Outcome::NotProbed => writeln!(out, "{:24} {verdict}: the family has no probe of this name", row.stage),
     }
+
+    fn settings(&self, backend: Backend) -> parity::Settings {
+        parity::Settings { backend, numerics: self.numerics, dtype: self.dtype }
+    }
+
+    fn open(&self, file: &Path) -> Result<Golden> {
+        let golden = Golden::open(file)?;
+        match &self.variant {
+            Some(name) => golden.variant(name),
+            None => Ok(golden),
+        }
+    }
+
+    /// What an executor is to run as the reference.
+    fn inputs(&self, model: &Model) -> Result<Golden> {
+        let Some(input) = &self.input else {
+            bail!(
+                "two executors are compared on --input: token ids such as 5,6,7, a text, or a file with input.input_ids"
+            )
+        };
+        if input.ends_with(".safetensors") {
+            return self.open(Path::new(input));
+        }
+        ensure!(self.variant.is_none(), "--variant names what a file holds, and --input is none");
+        let number = |c: char| c.is_ascii_digit() || c == ',' || c.is_whitespace();
+        let (name, tokens) = if input.chars().all(number) {
+            let words = input.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+            let ids = words.map(|word| word.parse().with_context(|| format!("--input: {word} is no token id")));
+            ("the tokens of --input", ids.collect::<Result<Vec<i32>>>()?)
+        } else {
+            let ids = Tokenizer::open(&self.model)?.encode(input, true)?;
+            ("the text of --input", ids.into_iter().map(|id| id as i32).collect())
+        };
+        ensure!(!tokens.is_empty(), "--input has no tokens: there is nothing to run");
+        let needed = tokens.len() + self.steps();
+        if let Some(limit) = model.max_positions()?
+            && needed > limit
+        {
+            bail!(
+                "this run needs {needed} positions, but the model was made for {limit} (max_position_embeddings in \
+                 config.json): shorten --input or lower --steps"
+            );
+        }
+        Ok(Golden::of_tokens(name.to_owned(), &tokens))
+    }
+
+    fn steps(&self) -> usize {
+        self.steps.unwrap_or(8)
+    }
+
+    fn wants(&self, stage: &str) -> bool {
+        self.stages.as_ref().is_none_or(|glob| pattern::matches(glob, stage))
+    }
+}
+
+pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
+    let (reference, judged) = arguments.sides()?;
+    let json = match &arguments.json {
+        Some(path) => Some((path, File::create(path).with_context(|| format!("writing {}", path.display()))?)),
+        None => None,
+    };
+    let progress = Progress::start();
+    progress.step(&format!("opening {}", arguments.model.display()));
+    let model = Model::open_with(&arguments.model, families, arguments.limits.given()?)?;
+    let step = |message: &str| progress.step(message);
+    let made;
+    let golden = match &reference {
+        Reference::File(_, golden) => golden,
+        Reference::Executor(backend) => {
+            let inputs = arguments.inputs(&model)?;
+            made = parity::made_by(&model, &inputs, arguments.settings(*backend), arguments.steps(), &step)?;
+            &made
+        }
+    };
+    ensure!(
+        golden.names().any(|stage| arguments.wants(stage)),
+        "no stage is called as --stages asks; there are {}",
+        golden.stages().join(", ")
+    );
+    let mut report = Report::new(&model, golden, &arguments, &reference)?;
+    let mut all = Tally::default();
+    for backend in judged {
+        let tally = compare(&model, golden, &arguments, backend, &progress, &mut report)?;
+        all.within += tally.within;
+        all.diverged += tally.diverged;
+        all.unjudged += tally.unjudged;
+    }
+    progress.finish();
+    if let Some((path, mut file)) = json {
+        writeln!(file, "{:#}", report.finished(all)).with_context(|| format!("writing {}", path.display()))?;
+    }
+    if all.unjudged > 0 {
+        note(format_args!(
+            "{} of {} rows have no verdict: nothing says what they may differ by. Family {} declares no `contract` for them, \
+             and no file beside the reference tells its noise",
+            all.unjudged,
+            all.rows(),
+            model.family.name
+        ));
+    }
+    Ok(if all.diverged == 0 { Verdict::Done } else { Verdict::Diverged })
+}
+
+/// One executor beside the reference: its table on standard output, its rows in the report.
+fn compare(
+    model: &Arc<Model>,
+    golden: &Golden,
+    arguments: &Arguments,
+    backend: Backend,
+    progress: &Progress,
+    report: &mut Report,
+) -> Result<Tally> {
+    let table = Table::new(golden.stages().iter().filter(|stage| arguments.wants(stage)));
+    let mut out = io::stdout().lock();
+    let mut written = progress.aside(|| {
+        writeln!(out, "{backend} beside {}", golden.path())?;
+        table.head(&mut out)
+    });
+    let mut on_row = |row: &parity::Row| {
+        report.add(backend, row);
+        written = progress.aside(|| table.row(&mut out, row));
+        let stop = written.is_err() || (row.verdict() == parity::Verdict::Diverged && !arguments.all);
+        if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let watch = Watch {
+        wanted: &|stage| arguments.wants(stage),
+        progress: &|message| progress.step(message),
+        on_row: &mut on_row,
+    };
+    let tally = parity::watched(model, golden, arguments.settings(backend), watch).with_context(|| backend.to_string());
+    written.context("writing the table to standard output")?;
+    tally
 }

@@ -1,9 +1,12 @@
-//! Progress on standard error: a spinner with the present step where a person watches, one line per step elsewhere.
+//! Progress on standard error: a spinner with the present step where a person watches, one line per step and a
+//! sign of life elsewhere.
 
 use std::{
     fmt::Display,
     io::{IsTerminal, Write},
-    time::Duration,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,8 +16,13 @@ pub fn note(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// How long nothing is said where nobody sees a spinner turn: a log that stands still looks like a process that hangs.
+const SILENCE: Duration = Duration::from_secs(30);
+
 pub struct Progress {
     bar: Option<ProgressBar>,
+    /// Where there is no spinner: the present step, for the thread that repeats it.
+    heartbeat: Option<mpsc::Sender<String>>,
 }
 
 impl Progress {
@@ -27,7 +35,8 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        Progress { bar }
+        let heartbeat = if bar.is_none() { heartbeat(SILENCE, note) } else { None };
+        Progress { bar, heartbeat }
     }
 
     pub fn step(&self, message: &str) {
@@ -35,11 +44,58 @@ impl Progress {
             Some(bar) => bar.set_message(message.to_owned()),
             None => note(message),
         }
+        if let Some(heartbeat) = &self.heartbeat {
+            // Without its thread there is no heartbeat, and nothing else is lost.
+            let _ = heartbeat.send(message.to_owned());
+        }
+    }
+
+    /// Writes what shares the screen with the spinner.
+    pub fn aside<R>(&self, write: impl FnOnce() -> R) -> R {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
     }
 
     pub fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// A thread that says every `silence` which step still runs, until the sender is gone. `None` where no thread can be started.
+fn heartbeat(silence: Duration, say: impl Fn(String) + Send + 'static) -> Option<mpsc::Sender<String>> {
+    let (steps, told) = mpsc::channel::<String>();
+    let beat = move || {
+        let (mut present, mut since) = (String::from("starting"), Instant::now());
+        loop {
+            match told.recv_timeout(silence) {
+                Ok(step) => (present, since) = (step, Instant::now()),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    say(format!("still {present}, for {} s", since.elapsed().as_secs()));
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    };
+    thread::Builder::new().name("heartbeat".into()).spawn(beat).ok().map(|_| steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use super::heartbeat;
+
+    #[test]
+    fn a_step_that_lasts_is_repeated() {
+        let (said, heard) = mpsc::channel();
+        let steps = heartbeat(Duration::from_millis(5), move |line| drop(said.send(line))).unwrap();
+        steps.send("compiling".into()).unwrap();
+        assert!(heard.iter().any(|line| line.starts_with("still compiling, for ")));
+        drop(steps);
+        assert!(heard.iter().count() < 1000, "the thread ends with its sender");
     }
 }

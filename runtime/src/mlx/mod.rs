@@ -19,6 +19,7 @@ mod weights;
 pub use self::{
     core::{Core, Module},
     matrix::Matrix,
+    raw::version,
     session::MlxSession,
     weights::Weights,
 };

@@ -1,5 +1,7 @@
 //! The few MLX operations that mlx-rs does not wrap, through mlx-sys.
 
+use std::ffi::CStr;
+
 use mlx_rs::{Array, Stream};
 use mlx_sys::{mlx_array, mlx_stream};
 
@@ -37,4 +39,16 @@ pub(super) fn two(name: &str, f: Two, x: &Array, y: &Array) -> Result<Array> {
 pub(super) fn one(name: &str, f: One, x: &Array) -> Result<Array> {
     // SAFETY: as in `two`.
     array(name, &[x], |out, stream| unsafe { f(out, x.as_ptr(), stream) })
+}
+
+/// Of the MLX library that is linked.
+pub fn version() -> Option<String> {
+    // SAFETY: `text` is ours until it is freed; what it holds ends with a zero and is copied before.
+    unsafe {
+        let mut text = mlx_sys::mlx_string_new();
+        let told = mlx_sys::mlx_version(&mut text) == 0;
+        let version = told.then(|| CStr::from_ptr(mlx_sys::mlx_string_data(text)).to_string_lossy().into_owned());
+        mlx_sys::mlx_string_free(text);
+        version
+    }
 }

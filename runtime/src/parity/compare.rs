@@ -1,5 +1,6 @@
 //! How far two tensors are from each other: the numbers of one row of the parity table.
 
+use super::ulp::Ulps;
 use crate::tensor::Tensor;
 
 /// What a stage may differ by. A bound that is absent does not judge.
@@ -16,11 +17,15 @@ pub struct Bound {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     pub max_abs: f64,
+    /// Largest `|a - b| / |b|` where `b` is finite and not zero.
+    pub max_rel: f64,
     pub rms: f64,
     /// Root mean square of the reference: the size of the numbers.
     pub scale: f64,
+    /// `None` where either side has no floats.
+    pub ulps: Option<Ulps>,
     pub worst: Option<Worst>,
-    /// Elements outside the bound (all of them where shapes disagree).
+    /// Elements outside the bound, and those where only one side is a number.
     pub outside: usize,
     pub rms_ok: bool,
 }
@@ -31,6 +36,9 @@ pub struct Worst {
     pub index: Vec<usize>,
     pub a: f64,
     pub b: f64,
+    /// As stored, in hex: `0x3f800000`.
+    pub a_bits: String,
+    pub b_bits: String,
 }
 
 impl Difference {
@@ -46,7 +54,16 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, Strin
         return Err(format!("shape {:?}, but the reference has {:?}", a.shape, b.shape));
     }
     let (left, right) = (a.to_f64(), b.to_f64());
-    let mut difference = Difference { max_abs: 0.0, rms: 0.0, scale: 0.0, worst: None, outside: 0, rms_ok: true };
+    let mut difference = Difference {
+        max_abs: 0.0,
+        max_rel: 0.0,
+        rms: 0.0,
+        scale: 0.0,
+        ulps: Ulps::between(a.dtype, &left, b.dtype, &right),
+        worst: None,
+        outside: 0,
+        rms_ok: true,
+    };
     let (mut worst_excess, mut worst_at) = (f64::NEG_INFINITY, None);
     for (i, (x, y)) in left.iter().zip(&right).enumerate() {
         // Equal values include equal infinities; NaN agrees with NaN only.
@@ -57,8 +74,11 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, Strin
             // Relative to nothing where the reference is no finite number: NaN here would allow everything.
             (abs, rel) => abs.unwrap_or(0.0) + if y.is_finite() { rel.unwrap_or(0.0) * y.abs() } else { 0.0 },
         };
-        difference.outside += usize::from(delta > allowed);
+        difference.outside += usize::from(delta > allowed || delta == f64::INFINITY);
         difference.max_abs = difference.max_abs.max(delta);
+        if y.is_finite() && *y != 0.0 {
+            difference.max_rel = difference.max_rel.max(delta / y.abs());
+        }
         difference.rms += delta * delta;
         difference.scale += y * y;
         let excess = if allowed.is_finite() { delta - allowed } else { delta };
@@ -70,8 +90,21 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, Strin
     difference.rms = (difference.rms / count).sqrt();
     difference.scale = (difference.scale / count).sqrt();
     difference.rms_ok = bound.rms.is_none_or(|limit| difference.rms <= limit);
-    difference.worst = worst_at.map(|i| Worst { index: unravel(i, &b.shape), a: left[i], b: right[i] });
+    difference.worst = worst_at.map(|i| Worst {
+        index: unravel(i, &b.shape),
+        a: left[i],
+        b: right[i],
+        a_bits: bits(a, i),
+        b_bits: bits(b, i),
+    });
     Ok(difference)
+}
+
+/// Element number `at` as it lies in memory.
+fn bits(tensor: &Tensor, at: usize) -> String {
+    let size = tensor.dtype.size();
+    let bytes = tensor.bytes.iter().skip(at * size).take(size).rev();
+    bytes.fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 fn unravel(mut flat: usize, shape: &[usize]) -> Vec<usize> {
@@ -100,8 +133,10 @@ mod tests {
     fn a_difference_outside_the_bound_is_counted_and_located() {
         let bound = Bound { max_abs: Some(0.1), ..Bound::default() };
         let d = compare(&row(&[1.0, 2.5, 3.05]), &row(&[1.0, 2.0, 3.0]), bound).unwrap();
-        assert_eq!((d.outside, d.within()), (1, false));
-        assert_eq!(d.worst.unwrap().index, [0, 1]);
+        assert_eq!((d.outside, d.within(), d.max_rel), (1, false, 0.25));
+        let worst = d.worst.unwrap();
+        assert_eq!(worst.index, [0, 1]);
+        assert_eq!((&worst.a_bits[..], &worst.b_bits[..]), ("0x40200000", "0x40000000"));
     }
 
     #[test]
@@ -113,6 +148,7 @@ mod tests {
             assert!(!compare(&row(&[0.0]), &row(&[reference]), bound).unwrap().within());
         }
         assert!(compare(&row(&[f32::INFINITY]), &row(&[f32::INFINITY]), bound).unwrap().within());
+        assert!(!compare(&row(&[f32::NAN]), &row(&[0.0]), Bound::default()).unwrap().within());
     }
 
     #[test]

@@ -8,26 +8,25 @@ use std::{
 };
 
 use safetensors::SafeTensors;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::compare::Bound;
 use crate::{
-    error::{Context, Result, ensure},
+    error::{Context, Result, bail, ensure},
     tensor::{DType, Tensor},
 };
 
 /// See `tests/goldens/README.md` for the names of tensors and the reason of the tolerance.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Golden {
     /// As errors show it.
     path: String,
-    notes_file: String,
     tensors: BTreeMap<String, Tensor>,
     notes: Option<Value>,
 }
 
 /// Names in a golden that are no stages of the main run.
-const NOT_STAGES: [&str; 4] = ["input.", "decode.", "batch.", "cache."];
+const NOT_STAGES: [&str; 5] = ["input.", "decode.", "batch.", "cache.", "state."];
 
 impl Golden {
     pub fn open(path: &Path) -> Result<Golden> {
@@ -47,7 +46,7 @@ impl Golden {
             Ok(text) => Some(serde_json::from_str(&text).with_context(|| format!("{} is not JSON", beside.display()))?),
             Err(_) => None,
         };
-        Ok(Golden { path: shown, notes_file: beside.display().to_string(), tensors, notes })
+        Ok(Golden { path: shown, tensors, notes })
     }
 
     /// The same reference on other inputs, where it holds them as `NAME/..`: those that changed and the stages of that run, in the
@@ -76,7 +75,7 @@ impl Golden {
             }
         }
         let path = format!("{} ({name})", self.path);
-        Ok(Golden { path, notes_file: self.notes_file.clone(), tensors, notes })
+        Ok(Golden { path, tensors, notes })
     }
 
     /// The names of the variants, for people.
@@ -85,12 +84,34 @@ impl Golden {
         if names.is_empty() { "none".into() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
     }
 
-    /// What the reference was fed beside tokens, their mask and their positions. The notes' `extra_inputs` were not fed to it.
-    pub fn of_pictures(&self) -> Option<&str> {
+    /// Refused where the reference was fed more than tokens, their mask and their positions. The notes' `extra_inputs` were not
+    /// fed to it.
+    pub fn of_words(&self) -> Result<()> {
         const WORDS: [&str; 3] = ["input_ids", "attention_mask", "position_ids"];
         let extra = |input: &str| self.notes.as_ref().is_some_and(|notes| notes["extra_inputs"].get(input).is_some());
         let mut inputs = self.tensors.keys().filter_map(|key| key.strip_prefix("input."));
-        inputs.find(|input| !WORDS.contains(input) && !extra(input))
+        if let Some(input) = inputs.find(|input| !WORDS.contains(input) && !extra(input)) {
+            bail!(
+                "{} was made with {input}: no backend is shown pictures yet. Of words alone are its variants: {}",
+                self.path,
+                self.variants()
+            );
+        }
+        Ok(())
+    }
+
+    /// The numbers of another run on the inputs of this one; what the notes say of noise holds on.
+    pub(super) fn with_numbers(&self, path: String, stages: &[String], tensors: BTreeMap<String, Tensor>) -> Golden {
+        let mut notes = self.notes.clone().unwrap_or_else(|| json!({}));
+        notes["stages"] = json!(stages);
+        Golden { path, tensors, notes: Some(notes) }
+    }
+
+    /// Inputs without numbers: one row of tokens. `path` names them to people.
+    pub fn of_tokens(path: String, tokens: &[i32]) -> Golden {
+        let ids = Tensor::from_i32(&[1, tokens.len()], tokens);
+        let tensors = BTreeMap::from([("input.input_ids".to_owned(), ids)]);
+        Golden { path, tensors, notes: None }
     }
 
     pub fn path(&self) -> &str {
@@ -110,9 +131,9 @@ impl Golden {
         self.tensors.iter().filter(|(name, _)| name.starts_with(prefix)).map(of).collect()
     }
 
-    /// The file beside it that would give bounds.
-    pub fn notes_file(&self) -> String {
-        self.notes_file.clone()
+    /// Of every tensor: inputs, stages and the others.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
     }
 
     /// The stages of the main run: in execution order where the notes list them.

@@ -1,12 +1,18 @@
-//! Parity: a session beside reference numbers, probe by probe in execution order.
+//! Parity: a session beside reference numbers, from a file or from another executor, probe by probe in execution order.
 
 pub mod compare;
 mod golden;
+mod made;
 mod routed;
+mod row;
+mod ulp;
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
-use mgraph_dsl::ir::{PatternPart, Program, Statement};
+use mgraph_dsl::{
+    bind::StateDim,
+    ir::{PatternPart, Program, Statement},
+};
 
 use crate::{
     backend::{self, Backend},
@@ -16,36 +22,13 @@ use crate::{
     session::{Batch, Float, Numerics, Session, SessionOptions},
     tensor::Tensor,
 };
-use compare::{Bound, Difference, compare};
-pub use golden::Golden;
-
-/// One line of the table.
-#[derive(Debug, Clone)]
-pub struct Row {
-    pub stage: String,
-    pub outcome: Outcome,
-}
-
-#[derive(Debug, Clone)]
-pub enum Outcome {
-    Compared {
-        shape: Vec<usize>,
-        difference: Difference,
-    },
-    /// Shapes disagree, or greedy tokens do.
-    Mismatch(String),
-    /// The reference has the stage, the family gave no probe of that name.
-    NotProbed,
-}
-
-impl Row {
-    pub fn passed(&self) -> bool {
-        match &self.outcome {
-            Outcome::Compared { difference, .. } => difference.within(),
-            Outcome::Mismatch(_) | Outcome::NotProbed => false,
-        }
-    }
-}
+use compare::{Bound, compare};
+pub use {
+    golden::Golden,
+    made::made_by,
+    row::{Basis, Outcome, Row, Tally, Verdict},
+    ulp::Ulps,
+};
 
 /// What is compared and how.
 #[derive(Debug, Clone, Copy)]
@@ -55,65 +38,91 @@ pub struct Settings {
     pub dtype: Float,
 }
 
-/// Runs what the reference holds: the prompt's stages, the caches after it, the greedy steps, the padded batch.
-/// Every row goes to `on_row` as soon as it is known. `Ok(false)`: some stage diverged.
-pub fn run(model: &Arc<Model>, golden: &Golden, settings: Settings, on_row: &mut dyn FnMut(&Row)) -> Result<bool> {
-    if let Some(input) = golden.of_pictures() {
-        bail!(
-            "{} was made with {input}: no backend is shown pictures yet. Of words alone are its variants: {}",
-            golden.path(),
-            golden.variants()
-        );
-    }
-    let mut run = Run { model, golden, settings, judged: 0, all_passed: true, on_row };
-    run.prompt()?;
-    run.padded_batch()?;
-    ensure!(run.judged > 0, "{} holds inputs, but no numbers to compare with", golden.path());
-    Ok(run.all_passed)
+/// Who follows a run.
+pub struct Watch<'a> {
+    /// Whether the stage of this name is compared.
+    pub wanted: &'a dyn Fn(&str) -> bool,
+    /// A line for people before each piece of work.
+    pub progress: &'a dyn Fn(&str),
+    /// Sees every row as soon as it is known, and may end the run.
+    pub on_row: &'a mut dyn FnMut(&Row) -> ControlFlow<()>,
 }
 
-struct Run<'a> {
+/// Runs what the reference holds: the prompt's stages, the caches after it, the greedy steps, the padded batch.
+/// Every row goes to `on_row` as soon as it is known. `Ok(false)`: some stage diverged, or nothing says how far it may be off.
+pub fn run(model: &Arc<Model>, golden: &Golden, settings: Settings, on_row: &mut dyn FnMut(&Row)) -> Result<bool> {
+    let mut to_the_end = |row: &Row| {
+        on_row(row);
+        ControlFlow::Continue(())
+    };
+    let watch = Watch { wanted: &|_| true, progress: &|_| (), on_row: &mut to_the_end };
+    let tally = watched(model, golden, settings, watch)?;
+    Ok(tally.diverged == 0 && tally.unjudged == 0)
+}
+
+/// As [`run`], followed: it may leave out stages and end early.
+pub fn watched(model: &Arc<Model>, golden: &Golden, settings: Settings, watch: Watch<'_>) -> Result<Tally> {
+    golden.of_words()?;
+    let mut run = Run { model, golden, settings, tally: Tally::default(), ended: false, watch };
+    run.prompt()?;
+    run.padded_batch()?;
+    ensure!(run.tally.rows() > 0, "{} holds inputs, but no numbers to compare with", golden.path());
+    Ok(run.tally)
+}
+
+struct Run<'a, 'w> {
     model: &'a Arc<Model>,
     golden: &'a Golden,
     settings: Settings,
-    /// Rows reported so far.
-    judged: usize,
-    all_passed: bool,
-    on_row: &'a mut dyn FnMut(&Row),
+    tally: Tally,
+    /// Whoever watches wants no more.
+    ended: bool,
+    watch: Watch<'w>,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     fn report(&mut self, stage: &str, outcome: Outcome) {
-        let row = Row { stage: stage.to_owned(), outcome };
-        self.judged += 1;
-        self.all_passed &= row.passed();
-        (self.on_row)(&row);
+        let source = self.model.program.probe(stage).map(|span| {
+            let sources = &self.model.program.sources;
+            format!("{}:{}", sources.get(span.file).name, sources.line_column(span).0)
+        });
+        let row = Row { stage: stage.to_owned(), source, outcome };
+        self.tally.add(row.verdict());
+        self.ended |= (self.watch.on_row)(&row).is_break();
     }
 
-    fn judge(&mut self, stage: &str, ours: &Tensor, reference: &Tensor, bound: Bound) {
+    /// Whether this one is still to be compared.
+    fn wants(&self, stage: &str) -> bool {
+        !self.ended && (self.watch.wanted)(stage)
+    }
+
+    fn judge(&mut self, stage: &str, ours: &Tensor, reference: &Tensor) {
+        let (bound, basis) = self.bound(stage, reference);
         let outcome = match compare(ours, reference, bound) {
-            Ok(difference) => Outcome::Compared { shape: reference.shape.clone(), difference },
+            Ok(difference) => {
+                let difference = Box::new(difference);
+                Outcome::Compared { shape: reference.shape.clone(), difference, bound, basis }
+            }
             Err(mismatch) => Outcome::Mismatch(mismatch),
         };
         self.report(stage, outcome);
     }
 
     /// Integers and masks are equal or wrong; floats may differ by the reference's noise, or else by the contract.
-    fn bound(&self, stage: &str, reference: &Tensor) -> Result<Bound> {
+    fn bound(&self, stage: &str, reference: &Tensor) -> (Bound, Basis) {
         if !reference.dtype.is_float() {
-            return Ok(Bound { max_abs: Some(0.0), ..Bound::default() });
+            return (Bound { max_abs: Some(0.0), ..Bound::default() }, Basis::Exact);
         }
-        let contract = || {
-            let line = self.model.program.contract_for(stage)?;
-            Some(Bound { max_abs: line.max_abs, rtol: line.rtol, rms: line.rms })
-        };
-        self.golden.bound(stage).or_else(contract).with_context(|| {
-            format!(
-                "nothing says what {stage} may differ by: {} has no noise for it, and family {} declares no contract",
-                self.golden.notes_file(),
-                self.model.family.name
-            )
-        })
+        if let Some(bound) = self.golden.bound(stage) {
+            return (bound, Basis::Noise);
+        }
+        match self.model.program.contract_for(stage) {
+            Some(line) => {
+                let bound = Bound { max_abs: line.max_abs, rtol: line.rtol, rms: line.rms };
+                (bound, Basis::Contract(line.pattern.clone()))
+            }
+            None => (Bound::default(), Basis::Absent),
+        }
     }
 
     fn open(&self, rows: usize, capacity: usize, probes: bool) -> Result<Box<dyn Session>> {
@@ -125,6 +134,7 @@ impl Run<'_> {
             numerics: self.settings.numerics,
             probes,
         };
+        (self.watch.progress)(&format!("loading weights ({})", self.settings.backend));
         backend::open(self.settings.backend, self.model, options)
     }
 
@@ -133,31 +143,29 @@ impl Run<'_> {
         let (rows, width) = matrix(ids, "input.input_ids")?;
         let steps = self.golden.get("decode.input_tokens").map(integers).unwrap_or_default();
         let mut session = self.open(rows, width + steps.len(), true)?;
-        let batch = every_logit(rows, width, integers(ids), |_| (0..width).collect());
-        let mut seen = Vec::new();
-        session.step(
-            &batch,
-            Some(&mut |name, tensor| {
-                seen.push((name.to_owned(), tensor));
-                Ok(())
-            }),
-        )?;
+        let batch = every_logit(rows, width, integers(ids));
+        (self.watch.progress)(&format!("running {rows} x {width} tokens ({})", self.settings.backend));
+        let seen = stages(session.as_mut(), &batch)?;
         let golden = self.golden;
         for (name, ours) in &seen {
-            if let Some(reference) = golden.get(name) {
-                let probed = |name: &str| seen.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor);
-                let ordered = routed::by_expert(name, ours, probed);
-                let expected = routed::by_expert(name, reference, |name| golden.get(name));
-                let (ours, reference) = (ordered.as_ref().unwrap_or(ours), expected.as_ref().unwrap_or(reference));
-                self.judge(name, ours, reference, self.bound(name, reference)?);
-            }
+            let Some(reference) = golden.get(name).filter(|_| self.wants(name)) else { continue };
+            let probed = |name: &str| seen.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor);
+            let ordered = routed::by_expert(name, ours, probed);
+            let expected = routed::by_expert(name, reference, |name| golden.get(name));
+            let (ours, reference) = (ordered.as_ref().unwrap_or(ours), expected.as_ref().unwrap_or(reference));
+            self.judge(name, ours, reference);
         }
         for stage in self.golden.stages() {
-            if !seen.iter().any(|(name, _)| *name == stage) && !is_merged(&self.model.program, &stage) {
+            if self.wants(&stage)
+                && !seen.iter().any(|(name, _)| *name == stage)
+                && !is_merged(&self.model.program, &stage)
+            {
                 self.report(&stage, Outcome::NotProbed);
             }
         }
+        drop(seen);
         self.caches(session.as_mut(), width)?;
+        self.states(session.as_mut(), width)?;
         self.greedy(session.as_mut(), width, &steps)
     }
 
@@ -167,23 +175,36 @@ impl Run<'_> {
             let mut parts = name["cache.layer.".len()..].split('.');
             let (Some(layer), Some(kind)) = (parts.next(), parts.next()) else { continue };
             let wanted = |path: &&String| path.split('.').any(|p| p == layer) && path.rsplit('.').next() == Some(kind);
+            if !self.wants(&name) {
+                continue;
+            }
             let Some(path) = self.model.states().iter().find(wanted).cloned() else {
                 self.report(&name, Outcome::NotProbed);
                 continue;
             };
-            let state = session.state(&path)?;
-            // `[B, heads, T, width]`
-            let positions =
-                state.shape.len().checked_sub(2).with_context(|| format!("state {path} has no positions"))?;
-            let ours = state.prefix(positions, width);
-            let bound = self.bound(&name, &reference)?;
-            self.judge(&name, &ours, &reference, bound);
+            let ours = held(self.model, session, &path, width)?;
+            self.judge(&name, &ours, &reference);
+        }
+        Ok(())
+    }
+
+    /// `state.PATH`, as an executor's numbers have them.
+    fn states(&mut self, session: &mut dyn Session, width: usize) -> Result<()> {
+        for path in self.model.states() {
+            let name = format!("{STATE}{path}");
+            if let Some(reference) = self.golden.get(&name).filter(|_| self.wants(&name)).cloned() {
+                let ours = held(self.model, session, path, width)?;
+                self.judge(&name, &ours, &reference);
+            }
         }
         Ok(())
     }
 
     fn greedy(&mut self, session: &mut dyn Session, width: usize, steps: &[i32]) -> Result<()> {
-        let Some(reference) = self.golden.get("decode.logits").cloned() else { return Ok(()) };
+        let Some(reference) = self.golden.get(LOGITS).filter(|_| self.wants(LOGITS)).cloned() else {
+            return Ok(());
+        };
+        (self.watch.progress)(&format!("running {} greedy steps ({})", steps.len(), self.settings.backend));
         let expected = integers(self.golden.require("decode.output_tokens")?);
         let mut logits = Vec::new();
         let mut tokens = Vec::new();
@@ -193,9 +214,8 @@ impl Run<'_> {
             logits.extend(row);
         }
         let ours = Tensor::from_f32(&[steps.len(), logits.len() / steps.len().max(1)], &logits);
-        let bound = self.bound("decode.logits", &reference)?;
-        self.judge("decode.logits", &ours, &reference, bound);
-        if tokens != expected {
+        self.judge(LOGITS, &ours, &reference);
+        if tokens != expected && !self.ended {
             self.report("decode.tokens", Outcome::Mismatch(format!("greedy tokens {tokens:?}, expected {expected:?}")));
         }
         Ok(())
@@ -203,7 +223,9 @@ impl Run<'_> {
 
     /// The reference pads on the left; here a row begins at position 0 and fill-up tokens come last. Real tokens compare.
     fn padded_batch(&mut self) -> Result<()> {
-        let Some(ids) = self.golden.get("batch.input_ids") else { return Ok(()) };
+        let Some(ids) = self.golden.get("batch.input_ids").filter(|_| self.wants("batch.logits")) else {
+            return Ok(());
+        };
         let (rows, width) = matrix(ids, "batch.input_ids")?;
         let ids = integers(ids);
         let mask = integers(self.golden.require("batch.attention_mask")?);
@@ -220,7 +242,8 @@ impl Run<'_> {
         }
         ensure!(lengths.iter().all(|n| *n > 0), "batch.attention_mask leaves a row without tokens");
         let mut session = self.open(rows, width, false)?;
-        let logits = session.step(&every_logit(rows, width, tokens, |_| (0..width).collect()), None)?;
+        (self.watch.progress)(&format!("running the padded batch ({})", self.settings.backend));
+        let logits = session.step(&every_logit(rows, width, tokens), None)?;
         let vocab = *logits.shape.last().context("logits without axes")?;
         let (ours, theirs) = (logits.to_f32(), reference.to_f32());
         let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -233,8 +256,7 @@ impl Run<'_> {
             );
         }
         let shape = [lengths.iter().sum::<usize>(), vocab];
-        let bound = self.bound("batch.logits", &reference)?;
-        self.judge("batch.logits", &Tensor::from_f32(&shape, &left), &Tensor::from_f32(&shape, &right), bound);
+        self.judge("batch.logits", &Tensor::from_f32(&shape, &left), &Tensor::from_f32(&shape, &right));
         Ok(())
     }
 }
@@ -248,9 +270,42 @@ fn is_merged(program: &Program, stage: &str) -> bool {
     probes.any(|name| matches!(name, [PatternPart::Text(text)] if text == stage))
 }
 
-fn every_logit(rows: usize, width: usize, tokens: Vec<i32>, positions: impl Fn(usize) -> Vec<usize>) -> Batch {
-    let per_row = |f: &dyn Fn(usize) -> Vec<usize>| (0..rows).flat_map(f).map(|p| p as i32).collect();
-    Batch { rows, width, tokens, positions: per_row(&positions), wanted: per_row(&|_| (0..width).collect()) }
+const LOGITS: &str = "decode.logits";
+const STATE: &str = "state.";
+
+/// The probes of one call in execution order, and last the logits, where they are no probe.
+fn stages(session: &mut dyn Session, batch: &Batch) -> Result<Vec<(String, Tensor)>> {
+    let mut seen = Vec::new();
+    let logits = session.step(
+        batch,
+        Some(&mut |name, tensor| {
+            seen.push((name.to_owned(), tensor));
+            Ok(())
+        }),
+    )?;
+    if !seen.iter().any(|(name, _)| name == "logits") {
+        seen.push(("logits".to_owned(), logits));
+    }
+    Ok(seen)
+}
+
+/// A state, over its first `width` positions where it has positions: backends hold room for different numbers of them.
+fn held(model: &Model, session: &mut dyn Session, path: &str, width: usize) -> Result<Tensor> {
+    let state = session.state(path)?;
+    let declared = model.bindings.states.iter().find(|state| state.path == path);
+    let positions = declared.and_then(|state| state.dims.iter().position(|dim| *dim == StateDim::Positions));
+    Ok(match positions {
+        Some(axis) => {
+            ensure!(axis < state.shape.len(), "state {path} came back as {:?}", state.shape);
+            state.prefix(axis, width)
+        }
+        None => state,
+    })
+}
+
+fn every_logit(rows: usize, width: usize, tokens: Vec<i32>) -> Batch {
+    let places: Vec<i32> = (0..rows).flat_map(|_| 0..width as i32).collect();
+    Batch { rows, width, tokens, positions: places.clone(), wanted: places }
 }
 
 fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {

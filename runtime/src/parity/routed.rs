@@ -1,7 +1,7 @@
 //! Stages of routed layers. The order in which a token's experts are listed means nothing, and implementations differ in it
 //! (by probability, by id): before they are compared, both lists stand by id, shares along with their experts.
 
-use crate::tensor::{DType, Tensor};
+use crate::tensor::Tensor;
 
 const EXPERTS: &str = "topk_experts";
 const PARTS: [&str; 2] = [EXPERTS, "topk_weights"];
@@ -14,17 +14,14 @@ pub fn by_expert<'a>(name: &str, value: &Tensor, stage: impl Fn(&str) -> Option<
     if experts.len() != value.len() {
         return None;
     }
-    let (ids, values) = (experts.to_f64(), value.to_f64());
-    let mut ordered = Vec::with_capacity(values.len());
-    for (ids, values) in ids.chunks(per_token).zip(values.chunks(per_token)) {
-        let mut pairs: Vec<(f64, f64)> = ids.iter().copied().zip(values.iter().copied()).collect();
-        pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        ordered.extend(pairs.into_iter().map(|(_, value)| value));
+    let (ids, size) = (experts.to_f64(), value.dtype.size());
+    let mut bytes = Vec::with_capacity(value.bytes.len());
+    for (ids, values) in ids.chunks(per_token).zip(value.bytes.chunks(per_token * size)) {
+        let mut places: Vec<usize> = (0..per_token).collect();
+        places.sort_by(|a, b| ids[*a].total_cmp(&ids[*b]));
+        places.into_iter().for_each(|at| bytes.extend_from_slice(&values[at * size..(at + 1) * size]));
     }
-    Some(match value.dtype {
-        DType::I32 => Tensor::from_i32(&value.shape, &ordered.iter().map(|v| *v as i32).collect::<Vec<_>>()),
-        _ => Tensor::of(DType::F64, &value.shape, bytemuck::cast_slice(&ordered)),
-    })
+    Some(Tensor { dtype: value.dtype, shape: value.shape.clone(), bytes })
 }
 
 #[cfg(test)]

@@ -1,0 +1,70 @@
+//! Reference numbers that an executor makes: what a file would hold, for any input.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Golden, LOGITS, STATE, Settings, every_logit, held, integers, matrix, stages};
+use crate::{
+    backend,
+    error::{Context, Result, ensure},
+    model::Model,
+    sampler::greedy,
+    session::{Batch, SessionOptions},
+    tensor::Tensor,
+};
+
+/// Runs the tokens of `inputs` on the executor of `settings`: every probe, every state after them, and, for a single row,
+/// `steps` greedy steps. The numbers in `inputs` are not looked at; its noise, where it has any, bounds those who are compared
+/// with the result.
+pub fn made_by(
+    model: &Arc<Model>,
+    inputs: &Golden,
+    settings: Settings,
+    steps: usize,
+    progress: &dyn Fn(&str),
+) -> Result<Golden> {
+    inputs.of_words()?;
+    let ids = inputs.require("input.input_ids")?;
+    let (rows, width) = matrix(ids, "input.input_ids")?;
+    let steps = if rows == 1 { steps } else { 0 };
+    progress(&format!("loading weights ({})", settings.backend));
+    let options = SessionOptions {
+        rows,
+        capacity: width + steps,
+        max_chunk: width + steps,
+        dtype: settings.dtype,
+        numerics: settings.numerics,
+        probes: true,
+    };
+    let mut session = backend::open(settings.backend, model, options)?;
+    progress(&format!("running {rows} x {width} tokens ({}, the reference)", settings.backend));
+    let seen = stages(session.as_mut(), &every_logit(rows, width, integers(ids)))?;
+    let names: Vec<String> = seen.iter().map(|(name, _)| name.clone()).collect();
+    let mut tensors: BTreeMap<String, Tensor> = seen.into_iter().collect();
+    tensors.insert("input.input_ids".to_owned(), ids.clone());
+    for path in model.states() {
+        tensors.insert(format!("{STATE}{path}"), held(model, session.as_mut(), path, width)?);
+    }
+    if steps > 0 {
+        progress(&format!("running {steps} greedy steps ({}, the reference)", settings.backend));
+        let logits = tensors.get("logits").context("a call gives logits")?;
+        let vocabulary = *logits.shape.last().filter(|n| **n > 0).context("logits without axes")?;
+        let mut row = logits.to_f32().split_off((width - 1) * vocabulary);
+        let (mut fed, mut given, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for k in 0..=steps {
+            let token = greedy(&row).context("logits that are no numbers have no largest one")? as i32;
+            if k > 0 {
+                given.push(token);
+                all.append(&mut row);
+            }
+            if k < steps {
+                fed.push(token);
+                row = session.step(&Batch::row(&[token], width + k, 1), None)?.to_f32();
+            }
+        }
+        ensure!(all.len() == steps * vocabulary, "a step gave {} logits for {vocabulary} tokens", all.len() / steps);
+        tensors.insert("decode.input_tokens".to_owned(), Tensor::from_i32(&[steps], &fed));
+        tensors.insert("decode.output_tokens".to_owned(), Tensor::from_i32(&[steps], &given));
+        tensors.insert(LOGITS.to_owned(), Tensor::from_f32(&[steps, vocabulary], &all));
+    }
+    Ok(inputs.with_numbers(format!("{} on {}", settings.backend, inputs.path()), &names, tensors))
+}
