@@ -95,8 +95,8 @@ fn lists_mean_what_the_text_says() {
             vec![vec![2.0, 4.0]],
         ),
         (
-            "items of a literal that is indexed by a literal need not be alike",
-            "op op_(x: F[N]) -> F[N] { let s = [x, f32(x), x[0..1]];  s[0] + F(s[1]) }",
+            "items of a literal that is indexed by a literal need not be of one size",
+            "op op_(x: F[N]) -> F[N] { let s = [x, x[0..1]];  s[0] + s[0] }",
             vec![x()],
             vec![vec![2.0, 4.0]],
         ),
@@ -122,6 +122,30 @@ fn lists_mean_what_the_text_says() {
     ];
     for (what, op, operands, expected) in rows {
         assert_eq!(run(op, operands), Ok(expected), "{what}");
+    }
+}
+
+#[test]
+fn a_default_is_computed_from_the_arguments_of_the_call() {
+    for (op, expected) in [
+        // `a` of the callee is 8, `a` of the caller is 1.
+        (
+            "op helped(x: F[N], a: int, b: int = a) -> F[N] { x * b }\n\
+             op op_(x: F[N]) -> F[N] { let a = 1;  helped(x, a + 7) }",
+            [8.0, 16.0],
+        ),
+        (
+            "op helped(x: F[N], a: int, b: int = a + 1, c: int = a * b) -> F[N] { x * c }\n\
+             op op_(x: F[N]) -> F[N] { helped(x, 2) + helped(x, 2, c = 100) }",
+            [106.0, 212.0],
+        ),
+        (
+            "op sum_of(a: int, b: int = [10, 20][a - 1] + a) -> int { a + b }\n\
+             op op_(x: F[N]) -> F[N] { x * sum_of(2) }",
+            [24.0, 48.0],
+        ),
+    ] {
+        assert_eq!(run(op, vec![tensor(&[1.0, 2.0])]), Ok(vec![expected.to_vec()]), "{op}");
     }
 }
 

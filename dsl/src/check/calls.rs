@@ -80,12 +80,14 @@ impl Lowering<'_, '_> {
         Ok(places)
     }
 
-    /// One argument per parameter: evaluated, defaults filled in, of the right stage.
+    /// One argument per parameter: evaluated, defaults filled in, of the right stage. A default names earlier parameters, and
+    /// what `with` has of the callee's block; both are put in the caller's words.
     pub fn arguments(
         &mut self,
         callee: &str,
         signature: &Signature,
         arguments: &[ast::Argument],
+        mut with: Translation,
         span: Span,
     ) -> Checked<Vec<Bound>> {
         let names: Vec<(&str, bool)> =
@@ -98,17 +100,29 @@ impl Lowering<'_, '_> {
         }
         let mut bound = Vec::new();
         let mut failed = None;
+        let mut values = 0..;
         for (parameter, place) in signature.parameters.iter().zip(places) {
+            let value = match parameter.ty {
+                ParameterType::Value(_) => values.next().map(ValueId),
+                ParameterType::Load { .. } => None,
+            };
             let argument = match (place, &parameter.default) {
                 (Some(expr), _) => self.expr(expr).and_then(|item| {
                     let what = format!("`{}` of `{callee}`", parameter.name.node);
                     self.argument(item, &parameter.ty, &what, expr.span)
                 }),
-                (None, Some(default)) => Ok(Bound::Load(default.clone())),
+                (None, Some(_)) if failed.is_some() => Err(Reported),
+                (None, Some(default)) => Ok(Bound::Load(self.translate(default, &with))),
                 (None, None) => Err(Reported),
             };
             match argument {
-                Ok(argument) => bound.push(argument),
+                Ok(argument) => {
+                    match &argument {
+                        Bound::Load(load) => drop(with.parameters.insert(parameter.name.node.clone(), load.clone())),
+                        Bound::Value(given, _) => drop(value.map(|value| with.values.insert(value, *given))),
+                    }
+                    bound.push(argument);
+                }
                 Err(reported) => failed = Some(reported),
             }
         }
@@ -172,7 +186,7 @@ impl Lowering<'_, '_> {
                 return Err(reported);
             }
         };
-        let bound = self.arguments(&name, &signature, arguments, span)?;
+        let bound = self.arguments(&name, &signature, arguments, Translation::default(), span)?;
         let mut with = self.translation(&name, &signature, &bound, span)?;
         if let Results::Load { ty, .. } = &signature.results {
             self.check_lengths(&name, &signature, &bound, &with)?;
@@ -227,13 +241,19 @@ impl Lowering<'_, '_> {
                 format!("`{shown}` gives a tensor, which is not known before a call"),
             );
         }
-        let bound = self.arguments(&shown, &signature, arguments, span)?;
-        let mut with = self.translation(&shown, &signature, &bound, span)?;
         let parameters = self.checker.block_parameters(child.block)?;
-        for (parameter, argument) in parameters.parameters.iter().zip(&child.arguments) {
-            with.parameters.entry(parameter.name.node.clone()).or_insert_with(|| argument.clone());
+        let names = parameters.parameters.iter().map(|p| p.name.node.clone());
+        let own = Translation {
+            parameters: names.zip(child.arguments.iter().cloned()).collect(),
+            members: Some(child.block),
+            ..Default::default()
+        };
+        let bound = self.arguments(&shown, &signature, arguments, own.clone(), span)?;
+        let mut with = self.translation(&shown, &signature, &bound, span)?;
+        for (name, argument) in own.parameters {
+            with.parameters.entry(name).or_insert(argument);
         }
-        with.members = Some(child.block);
+        with.members = own.members;
         if self.checker.has_state(child.block) {
             for name in ["B", "T"] {
                 if let Some(dim) = with.free.get(name)

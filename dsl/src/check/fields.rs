@@ -3,6 +3,7 @@
 use super::{
     Checker,
     calls::Bound,
+    dims::Translation,
     scope::{Binding, Checked, FreeDims, Item, Lowering, load},
     signature::{ParameterType, Signature},
     types::Written,
@@ -83,7 +84,7 @@ impl Lowering<'_, '_> {
     fn block_arguments(&mut self, block: BlockId, arguments: &[ast::Argument], span: Span) -> Checked<Vec<Load>> {
         let parameters = self.checker.block_parameters(block)?;
         let name = self.checker.block_name(block).to_string();
-        let bound = self.arguments(&name, &parameters, arguments, span)?;
+        let bound = self.arguments(&name, &parameters, arguments, Translation::default(), span)?;
         let mut loads = Vec::new();
         for argument in bound {
             match argument {

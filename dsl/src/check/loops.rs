@@ -455,6 +455,45 @@ impl Lowering<'_, '_> {
         }
     }
 
+    /// A literal list holds tensors of one dtype and rank. Their sizes may differ, as those of `concat` do.
+    pub fn list_of_tensors(&mut self, items: &[Item], spans: &[Span]) -> Checked<()> {
+        let mut first: Option<TensorType> = None;
+        for (item, span) in items.iter().zip(spans.iter().copied()) {
+            let (shown, help) = match item {
+                Item::Poison => return Err(Reported),
+                Item::Value(value) => match self.ty(*value).clone() {
+                    Type::Tensor(ty) => {
+                        let Some(first) = &first else {
+                            first = Some(ty);
+                            continue;
+                        };
+                        if first.dtype != ty.dtype || !same_rank(&first.shape, &ty.shape) {
+                            let (a, b) = (super::types::tensor_text(first), super::types::tensor_text(&ty));
+                            let message = format!("the first item of this list is {a}, this is {b}");
+                            let (code, help) = match first.dtype == ty.dtype {
+                                true => (Code::RankMismatch, "the tensors of a list have the same number of axes"),
+                                false => (Code::DtypeMismatch, "the tensors of a list have one dtype: write the cast"),
+                            };
+                            return Err(self.error(Diagnostic::new(code, span, message).help(help)));
+                        }
+                        continue;
+                    }
+                    Type::Matrix(_) => (self.describe(item), "a list holds tensors, and a `Q` may be packed"),
+                    Type::List { .. } => (self.describe(item), NO_NESTED),
+                },
+                Item::List(_) | Item::Growing(_) => (self.describe(item), NO_NESTED),
+                Item::Load(_) => (self.describe(item), "make it a constant tensor with a cast, such as `F(0.0)`"),
+                Item::Tuple(_) => (self.describe(item), "give its parts names with `let (a, b) = ..`"),
+                Item::Child(_) | Item::Children(_) | Item::Section(_) | Item::Unit => {
+                    (self.describe(item), "the items of a list are load values, or tensors")
+                }
+            };
+            let message = format!("an item of this list is a tensor, not {shown}");
+            return Err(self.error(Diagnostic::new(Code::TypeMismatch, span, message).help(help)));
+        }
+        Ok(())
+    }
+
     /// A literal list as one value: its tensors have one type.
     pub fn list_value(&mut self, items: Vec<Item>, span: Span) -> Checked<ValueId> {
         let mut values = Vec::new();
@@ -533,7 +572,14 @@ impl Lowering<'_, '_> {
     }
 }
 
-fn any_part(load: &Load, holds: &dyn Fn(&Load) -> bool) -> bool {
+const NO_NESTED: &str =
+    "a list of tensors stands in no other list: put its tensors together with `concat`, or keep two lists";
+
+fn same_rank(a: &Shape, b: &Shape) -> bool {
+    a.pack == b.pack && a.dims.len() == b.dims.len()
+}
+
+pub(crate) fn any_part(load: &Load, holds: &dyn Fn(&Load) -> bool) -> bool {
     let mut found = holds(load);
     load.for_each_part(&mut |part| found |= any_part(part, holds));
     found

@@ -1,6 +1,7 @@
 //! What a call of an op or a function gives and gets: parameter types, and which of them bind the free dims.
 
 use super::{
+    loops::any_part,
     scope::{Binding, Checked, Home, Item, Lowering, load},
     types::{Written, plain_load_type},
 };
@@ -81,8 +82,8 @@ impl Lowering<'_, '_> {
             }
         }
         let mut read = Vec::new();
-        for parameter in parameters {
-            match self.parameter(parameter) {
+        for (i, parameter) in parameters.iter().enumerate() {
+            match self.parameter(parameter, &parameters[i..]) {
                 Ok(parameter) => read.push(parameter),
                 Err(reported) => failed = Some(reported),
             }
@@ -117,7 +118,8 @@ impl Lowering<'_, '_> {
         Ok(signature)
     }
 
-    fn parameter(&mut self, parameter: &ast::Parameter) -> Checked<SignatureParameter> {
+    /// `later` begins with the parameter itself.
+    fn parameter(&mut self, parameter: &ast::Parameter, later: &[ast::Parameter]) -> Checked<SignatureParameter> {
         let ty = match self.collecting(|this| this.written(&parameter.ty))? {
             Written::Tensor(ty) => ParameterType::Value(Type::Tensor(ty)),
             Written::Matrix(shape) => ParameterType::Value(Type::Matrix(shape)),
@@ -131,6 +133,20 @@ impl Lowering<'_, '_> {
             (None, _) => None,
             (Some(value), ParameterType::Load { ty, .. }) => {
                 let value = self.load(value)?;
+                let unset = |p: &ast::Parameter| {
+                    any_part(&value, &|part| matches!(&part.kind, LoadKind::Parameter(name) if *name == p.name.node))
+                };
+                if let Some(later) = later.iter().find(|p| unset(p)) {
+                    let (own, named) = (&parameter.name.node, &later.name.node);
+                    let message = match own == named {
+                        true => format!("the default of `{own}` names `{own}` itself"),
+                        false => format!("the default of `{own}` names `{named}`, which comes after it"),
+                    };
+                    return Err(self.error(
+                        Diagnostic::new(Code::UnknownName, value.span, message)
+                            .help("a default may name the parameters before its own"),
+                    ));
+                }
                 Some(self.coerce(value, ty, &format!("the default of `{}`", parameter.name.node))?)
             }
             (Some(value), ParameterType::Value(_)) => {
