@@ -74,7 +74,14 @@ impl Lowering<'_, '_> {
             checked.iter().map(|i| if let Item::Load(l) = i { Some(l.clone()) } else { None }).collect();
         match loads {
             Some(loads) if !(loads.is_empty() && self.call_stage) => Ok(Item::Load(self.load_list(loads, span)?)),
-            _ => Ok(Item::List(checked)),
+            _ => {
+                let spans = items.iter().map(|item| match item {
+                    ast::DimExpr::Rest(span) => *span,
+                    ast::DimExpr::Dim(item) => item.span,
+                });
+                self.list_of_tensors(&checked, &spans.collect::<Vec<_>>())?;
+                Ok(Item::List(checked))
+            }
         }
     }
 
@@ -141,11 +148,11 @@ impl Lowering<'_, '_> {
                     return self.call_block(child, "", arguments, span);
                 }
                 if let Home::Block(block) = self.home
-                    && self.checker.field_id(block, name).is_some_and(|f| {
-                        self.checker.field(block, f).is_none_or(|f| matches!(f.kind, FieldKind::Child { .. }))
-                    })
+                    && let Some(field) = self.checker.field_id(block, name)
+                    && self.checker.field(block, field).is_none_or(|f| matches!(f.kind, FieldKind::Child { .. }))
                 {
-                    let Item::Child(child) = self.name(name, callee.span)? else { return Err(Reported) };
+                    // A local of the same name is not looked at: values cannot be called.
+                    let Item::Child(child) = self.member(block, field, callee.span)? else { return Err(Reported) };
                     return self.call_block(child, "", arguments, span);
                 }
                 if let Some(op) = self.op(name) {

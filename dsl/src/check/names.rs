@@ -172,7 +172,7 @@ impl<'a> Lowering<'_, 'a> {
     }
 
     /// A field of the enclosing block.
-    fn member(&mut self, block: BlockId, field: FieldId, span: Span) -> Checked<Item> {
+    pub fn member(&mut self, block: BlockId, field: FieldId, span: Span) -> Checked<Item> {
         let Some(entry) = self.checker.field(block, field) else { return Err(super::scope::Reported) };
         let (kind, needed, defined) = (entry.kind.clone(), entry.needed.clone(), entry.span);
         let written = entry.condition.as_ref().map(|c| self.written_condition(c)).unwrap_or_default();
@@ -327,7 +327,10 @@ impl<'a> Lowering<'_, 'a> {
 
     /// A name in call position that is neither a field nor an op.
     pub fn unknown_callee(&mut self, name: &str, span: Span) -> super::scope::Reported {
-        if self.find(name).is_some() {
+        if let Some(binding) = self.find(name) {
+            if matches!(binding.item, Item::Poison) {
+                return super::scope::Reported;
+            }
             let message = format!("`{name}` is a value, and values cannot be called");
             return self.error(Diagnostic::new(Code::NotCallable, span, message).label("not callable"));
         }
