@@ -165,6 +165,8 @@ pub(crate) struct Checker<'a> {
     /// What `require` states for the whole family.
     pub facts: Vec<String>,
     pub equations: Equations,
+    /// What each `require` of a conditional section states, and the facts under which it does.
+    pub conditional: Vec<(Vec<String>, Load)>,
     pub locals: Vec<scope::Local>,
     ops: Vec<OpEntry<'a>>,
     op_ids: HashMap<&'a str, OpId>,
@@ -187,6 +189,7 @@ impl<'a> Checker<'a> {
             config: ConfigTable::default(),
             facts: Vec::new(),
             equations: Equations::default(),
+            conditional: Vec::new(),
             locals: Vec::new(),
             ops: Vec::new(),
             op_ids: HashMap::new(),

@@ -123,6 +123,37 @@ fn an_equation_of_the_config_is_believed() {
 }
 
 #[test]
+fn an_equation_of_a_section_is_believed_where_the_section_exists() {
+    let config = r#"
+        partial: float = "partial_rotary_factor" else 1.0
+        scaling: one_of("default", "longrope") = "rope_scaling.rope_type" else "default"
+        let turned = int(hidden * partial)
+        section longrope = "rope_scaling" if scaling != "default" {
+            short: [float] = "short_factor"
+            long: [float] = "long_factor"
+            require len(short) == turned / 2
+            require len(long) == turned / 2
+        }
+    "#;
+    let op = |condition: &str| {
+        format!(
+            "op frequencies(width: dim) -> [float; turned / 2] {{
+                let plain = rope_frequencies(turned, 10000.0);
+                if {condition} {{ rope_longrope(plain, longrope.long) }} else {{ plain }}
+            }}"
+        )
+    };
+    fine(config, &op("scaling != \"default\""), "");
+    fine(config, &op("!(scaling == \"default\")"), "");
+    let without = config.replace("require len(long) == turned / 2", "");
+    let said = mistake(&without, &op("scaling != \"default\""), "");
+    assert_eq!(
+        said,
+        "mg0301: `factors` of `rope_longrope` has `W` (here `int(hidden * partial) / 2`) items, this list has `len(longrope.long)`"
+    );
+}
+
+#[test]
 fn an_equation_of_an_if_is_believed_inside() {
     op("op whole(x: F[N, D], w: F[W]) -> F[N, D] { if 2 * W == D { twice(x, w) } else { x } }\n\
         op twice(x: F[N, 2 * W], w: F[W]) -> F[N, 2 * W] { x }");

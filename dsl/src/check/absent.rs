@@ -87,18 +87,38 @@ impl Lowering<'_, '_> {
     /// Runs `inside` where `condition` is known to be `positive`: its facts, and the equations between dims among them.
     pub fn under<T>(&mut self, condition: &Load, positive: bool, inside: impl FnOnce(&mut Self) -> T) -> T {
         let (facts, equations) = (self.facts.len(), self.equations.clone());
-        self.facts.extend(self.facts_of(condition, positive));
-        if positive {
-            self.assume(condition);
-        }
+        self.believe(condition, positive);
         let result = inside(self);
         self.facts.truncate(facts);
         self.equations = equations;
         result
     }
 
+    /// Makes known that `condition` is `positive`.
+    pub fn believe(&mut self, condition: &Load, positive: bool) {
+        self.facts.extend(self.facts_of(condition, positive));
+        if positive {
+            self.assume(condition);
+        }
+        self.believe_sections();
+    }
+
+    /// Believes the requirements of the sections that are known to exist here.
+    pub fn believe_sections(&mut self) {
+        if self.checker.conditional.is_empty() || !self.sees_config {
+            return;
+        }
+        for (needed, required) in self.checker.conditional.clone() {
+            if self.known(&needed) {
+                let facts = self.facts_of(&required, true);
+                self.facts.extend(facts);
+                self.assume(&required);
+            }
+        }
+    }
+
     /// Believes the equations between integers that `condition` states.
-    pub fn assume(&mut self, condition: &Load) {
+    fn assume(&mut self, condition: &Load) {
         match &condition.kind {
             LoadKind::Binary(LoadBinary::And, a, b) => {
                 self.assume(a);

@@ -461,7 +461,11 @@ impl Lowering<'_, '_> {
                 let found = self.length_of(list);
                 if !self.same(&found, &needed) {
                     let name = &parameter.name.node;
-                    let message = format!("`{name}` of `{callee}` has `{length}` items, this list has `{found}`");
+                    let declared = match length.to_string() {
+                        own if own == needed.to_string() => format!("`{own}`"),
+                        own => format!("`{own}` (here `{needed}`)"),
+                    };
+                    let message = format!("`{name}` of `{callee}` has {declared} items, this list has `{found}`");
                     return self.dim_mismatch(message, &found, &needed, list.span);
                 }
             }

@@ -91,6 +91,11 @@ impl ConfigTable {
         self.sections.contains_key(name)
     }
 
+    /// Whether the section stands under a condition.
+    pub fn may_be_absent(&self, section: &str) -> bool {
+        self.sections.get(section).is_some_and(|s| !s.needed.is_empty())
+    }
+
     /// Names that can be written bare at the root.
     pub fn root_names(&self) -> impl Iterator<Item = &str> {
         let fields = self.spans.keys().filter(|p| p.len() == 1).map(|p| p[0].as_str());
@@ -140,6 +145,7 @@ impl<'a> Checker<'a> {
         if let Some(entry) = section.and_then(|s| lowering.checker.config.sections.get(s)) {
             let needed = entry.needed.clone();
             lowering.facts.extend(needed);
+            lowering.believe_sections();
         }
         lowering
     }
@@ -189,12 +195,17 @@ impl<'a> Checker<'a> {
             ast::Setting::Require { condition } => {
                 let mut lowering = self.in_config(section);
                 let value = lowering.condition(condition)?;
-                lowering.assume(&value);
-                let (facts, equations) = (lowering.facts_of(&value, true), lowering.equations.clone());
-                // An equation among values that may be absent says nothing where they are.
-                if section.is_none_or(|s| self.config.sections.get(s).is_none_or(|s| s.needed.is_empty())) {
-                    self.equations = equations;
-                    self.facts.extend(facts);
+                let needed = section.and_then(|s| lowering.checker.config.sections.get(s)).map(|s| s.needed.clone());
+                match needed {
+                    // What is said of values that may be absent holds where they exist.
+                    Some(needed) if !needed.is_empty() => self.conditional.push((needed, value.clone())),
+                    _ => {
+                        let before = lowering.facts.len();
+                        lowering.believe(&value, true);
+                        let (facts, equations) = (lowering.facts.split_off(before), lowering.equations);
+                        self.facts.extend(facts);
+                        self.equations = equations;
+                    }
                 }
                 let text = self.sources.text(condition.span).to_string();
                 Ok(Setting::Require(Require { condition: value, text, span: condition.span }))
@@ -218,8 +229,7 @@ impl<'a> Checker<'a> {
             Some(value) => {
                 let mut lowering = self.in_config(section);
                 if let Some(condition) = &condition {
-                    let facts = lowering.facts_of(condition, true);
-                    lowering.facts.extend(facts);
+                    lowering.believe(condition, true);
                 }
                 let value = lowering.load(value)?;
                 let value = lowering.coerce(value, &load_type, &format!("the `else` of `{}`", name.node))?;
@@ -278,8 +288,7 @@ impl<'a> Checker<'a> {
         let condition = self.condition(section, condition)?;
         let mut lowering = self.in_config(section);
         if let Some(condition) = &condition {
-            let facts = lowering.facts_of(condition, true);
-            lowering.facts.extend(facts);
+            lowering.believe(condition, true);
         }
         let value = lowering.load(value)?;
         lowering.item_found(name.span, &Item::Load(value.clone()));

@@ -136,7 +136,7 @@ impl Lowering<'_, '_> {
     }
 
     fn texts(&self, values: &[Load]) -> String {
-        values.iter().map(|v| self.text(v)).collect::<Vec<_>>().join(", ")
+        values.iter().map(|v| without_parentheses(self.text(v))).collect::<Vec<_>>().join(", ")
     }
 
     pub fn value_text(&self, value: ValueId) -> String {
@@ -314,6 +314,29 @@ impl Lowering<'_, '_> {
             None => load(LoadKind::Dim(dim.clone()), LoadType::Int, span),
         }
     }
+}
+
+/// `(a + b)` between commas is `a + b`.
+fn without_parentheses(text: String) -> String {
+    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    let mut first_closed = None;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    first_closed.get_or_insert(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    let whole = text.starts_with('(') && first_closed == Some(text.len() - 1);
+    if whole { text[1..text.len() - 1].to_string() } else { text }
 }
 
 pub(crate) fn symbol(op: LoadBinary) -> &'static str {

@@ -34,8 +34,7 @@ impl Lowering<'_, '_> {
         let Some(condition) = condition else { return Ok((None, Vec::new())) };
         let condition = self.condition(condition)?;
         let needed = self.facts_of(&condition, true);
-        self.facts.extend(needed.iter().cloned());
-        self.assume(&condition);
+        self.believe(&condition, true);
         Ok((Some(condition), needed))
     }
 

@@ -1,6 +1,9 @@
 //! Written types as checked ones: dtypes, shapes of normal-form dims, aliases opened where they are used.
 
-use super::scope::{Checked, FreeDims, Lowering};
+use super::{
+    loops::any_part,
+    scope::{Checked, FreeDims, Lowering},
+};
 use crate::{
     ast,
     diagnostic::{Code, Diagnostic, suggest},
@@ -262,13 +265,58 @@ impl Lowering<'_, '_> {
     pub fn dim_mismatch<T>(&mut self, message: String, found: &Dim, needed: &Dim, span: Span) -> Checked<T> {
         let (a, b) = (self.equations.reduce(found), self.equations.reduce(needed));
         let mut error = Diagnostic::new(Code::DimMismatch, span, message).label(format!("`{a}`, not `{b}`"));
-        let config = |dim: &Dim| dim.atoms().all(|atom| matches!(atom.load.kind, LoadKind::Config(_)));
+        let config = |dim: &Dim| dim.atoms().all(|atom| of_config(&atom.load));
         let constant = |dim: &Dim| dim.as_int().is_some();
         if config(&a) && config(&b) && !(constant(&a) && constant(&b)) {
-            error = error.help(format!(
-                "if this holds for every checkpoint of the family, state it in `config`: `require {a} == {b}`"
-            ));
+            let place = match [&a, &b].into_iter().flat_map(Dim::atoms).find_map(|atom| self.section_of(&atom.load)) {
+                Some(section) => format!("with the section `{section}`, state it there"),
+                None => "of the family, state it in `config`".into(),
+            };
+            let help = format!("if this holds for every checkpoint {place}: `require {a} == {b}`");
+            error = error.help(help);
         }
         Err(self.error(error))
     }
+
+    /// The section, absent from some checkpoints, of a name in `load`.
+    fn section_of(&self, load: &Load) -> Option<String> {
+        if let LoadKind::Config(path) = &load.kind
+            && let [section, _] = path.as_slice()
+            && self.checker.config.may_be_absent(section)
+        {
+            return Some(section.clone());
+        }
+        let mut found = None;
+        load.for_each_part(&mut |part| found = found.take().or_else(|| self.section_of(part)));
+        found
+    }
+}
+
+/// Whether the config alone says what it is, so that a `require` can speak of it.
+fn of_config(load: &Load) -> bool {
+    !any_part(load, &|part| match &part.kind {
+        LoadKind::Parameter(_)
+        | LoadKind::Member(_)
+        | LoadKind::Local(_)
+        | LoadKind::Free(_)
+        | LoadKind::Size(_)
+        | LoadKind::Matrix(..)
+        | LoadKind::Block { .. } => true,
+        LoadKind::Int(_)
+        | LoadKind::Float(_)
+        | LoadKind::Bool(_)
+        | LoadKind::Text(_)
+        | LoadKind::Format(_)
+        | LoadKind::Pi
+        | LoadKind::Config(_)
+        | LoadKind::Dim(_)
+        | LoadKind::Unary(..)
+        | LoadKind::Binary(..)
+        | LoadKind::Call(..)
+        | LoadKind::Op(..)
+        | LoadKind::If(..)
+        | LoadKind::List(_)
+        | LoadKind::Comprehension { .. }
+        | LoadKind::Index(..) => false,
+    })
 }
