@@ -93,14 +93,19 @@ struct Body<'p> {
 
 impl<'p> Body<'p> {
     fn new(home: Home<'p>, function: &'p Function, backend: &'p dyn Backend, origin: &str) -> Body<'p> {
+        let mut scope = Scope::new(home.program, home.configs, home.block, Where::Method);
+        scope.dims = function.free.iter().map(|dim| names::ident(&dim.name)).collect();
+        let mut names = Namespace::default();
+        // A shape may name them anywhere.
+        scope.dims.iter().for_each(|dim| names.extend(dim, usize::MAX));
         Body {
             home,
             function,
             backend,
             origin: origin.to_string(),
-            scope: Scope::new(home.program, home.configs, home.block, Where::Method),
+            scope,
             uses: Uses::of(function),
-            names: Namespace::default(),
+            names,
             point: 0,
             depth: 0,
             temporaries: 0,
@@ -232,9 +237,15 @@ impl<'p> Body<'p> {
     fn list_parameter(&self, index: usize) -> Result<TokenStream> {
         match self.function.parameters.get(index) {
             Some(Parameter { kind: ParameterKind::Value(value), .. }) => Ok(self.scope.value(*value)?.place),
-            Some(Parameter { kind: ParameterKind::Load(_), name }) => Ok(names::ident(name).to_token_stream()),
+            Some(Parameter { kind: ParameterKind::Load(_), name }) => self.load_parameter(name),
             None => Err(Error::Ir(format!("{} has no parameter {index}", self.origin))),
         }
+    }
+
+    fn load_parameter(&self, name: &str) -> Result<TokenStream> {
+        let ident = self.scope.parameters.get(name);
+        let unknown = || Error::Ir(format!("{} has no load parameter `{name}`", self.origin));
+        ident.map(ToTokens::to_token_stream).ok_or_else(unknown)
     }
 
     /// Parameter number `index`, and whether it is a tensor (else a matrix). Of a list, its first item.

@@ -13,7 +13,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Options, emit, format};
+use syn::ext::IdentExt;
+
+use crate::{Options, emit, format, names};
 
 /// Generates for every `*.mgraph` file of `directory` (relative to the crate) and tells Cargo what to watch. Mistakes are
 /// printed as the compiler prints its own, and end the build script with status 1.
@@ -74,7 +76,7 @@ pub fn generate(directory: &Path, base: &Path, out: &Path) -> Result<Vec<PathBuf
         return Err(wrong.join("\n"));
     }
     for (name, _, text) in &modules {
-        write_changed(&out.join(format!("{name}.rs")), text).map_err(|e| told(out, e))?;
+        write_changed(&out.join(format!("{}.rs", names::family(name).unraw())), text).map_err(|e| told(out, e))?;
     }
     let registry = registry(modules.iter().map(|(name, path, _)| (name.as_str(), shown(path, base))));
     write_changed(&out.join("families.rs"), &registry).map_err(|e| told(out, e))?;
@@ -100,10 +102,12 @@ fn registry<'a>(modules: impl Iterator<Item = (&'a str, String)>) -> String {
     let mut text = String::from("// Generated; do not edit.\n");
     let mut entries = String::new();
     for (name, file) in modules {
+        let module = names::family(name);
+        let name = module.unraw();
         text += &format!(
-            "\n/// {file}\npub mod {name} {{\n    include!(concat!(env!(\"OUT_DIR\"), \"/{name}.rs\"));\n}}\n"
+            "\n/// {file}\npub mod {module} {{\n    include!(concat!(env!(\"OUT_DIR\"), \"/{name}.rs\"));\n}}\n"
         );
-        entries += &format!("    &{name}::FAMILY,\n");
+        entries += &format!("    &{module}::FAMILY,\n");
     }
     text += &format!(
         "\n/// Every family of this crate.\npub static FAMILIES: &[&::mgraph_runtime::family::Family] = &[\n{entries}];\n"

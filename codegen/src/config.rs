@@ -110,13 +110,17 @@ impl Configs {
         let root = self.fields(None);
         let reads = self.reads(None);
         let section_idents: Vec<_> = sections.iter().map(|s| names::ident(s)).collect();
-        let section_types: Vec<_> = sections.iter().map(|s| names::ident(&type_name(s))).collect();
+        let mut section_types: Vec<Ident> = Vec::new();
+        for section in &sections {
+            section_types.push(names::section(section, &section_types));
+        }
         let section_fields = sections.iter().map(|s| self.fields(Some(s)));
         let section_reads = sections.iter().map(|s| self.reads(Some(s)));
         let docs = sections.iter().map(|s| format!(" `section {s}`"));
         quote! {
             /// What the code reads of `config.json`, defaults filled in.
             #[derive(Debug, Clone)]
+            #[allow(non_snake_case)]
             pub struct Config {
                 #root
                 #(pub #section_idents: #section_types,)*
@@ -125,6 +129,7 @@ impl Configs {
             #(
                 #[doc = #docs]
                 #[derive(Debug, Clone)]
+                #[allow(non_snake_case, non_camel_case_types)]
                 pub struct #section_types { #section_fields }
             )*
 
@@ -170,15 +175,6 @@ impl Configs {
             })
             .collect()
     }
-}
-
-/// `llama3` -> `Llama3Section`: never the name of a block.
-fn type_name(section: &str) -> String {
-    let words = section.split('_').map(|word| {
-        let mut letters = word.chars();
-        letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
-    });
-    words.collect::<String>() + "Section"
 }
 
 fn load_type(ty: &FieldType) -> LoadType {

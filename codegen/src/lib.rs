@@ -18,7 +18,7 @@ mod hlo;
 mod load;
 mod mlx;
 mod module;
-mod names;
+pub mod names;
 mod reach;
 mod scope;
 mod uses;

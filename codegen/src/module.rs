@@ -158,7 +158,7 @@ fn load_functions(program: &Program, configs: &Configs) -> Result<TokenStream> {
     let functions: TokenStream = functions.into_values().collect();
     Ok(quote! {
         /// Ops over load values.
-        #[allow(non_snake_case, unused_imports, dead_code, clippy::all)]
+        #[allow(non_snake_case, non_camel_case_types, unused_imports, dead_code, clippy::all)]
         mod load {
             use ::mgraph_runtime::{error::Result, generated::{exact, item, largest, remainder, shift_left}};
             use super::load;
@@ -248,7 +248,7 @@ fn mlx_module(program: &Program, configs: &Configs) -> Result<TokenStream> {
     let graphs = graphs(program, |ident| quote!(#ident))?;
     Ok(quote! {
         /// Eager MLX.
-        #[allow(non_snake_case, unused_imports, unused_variables, dead_code, clippy::all)]
+        #[allow(non_snake_case, non_camel_case_types, unused_imports, unused_variables, dead_code, clippy::all)]
         pub mod mlx {
             use ::mgraph_runtime::{
                 error::Result,
@@ -304,7 +304,7 @@ fn hlo_module(program: &Program, configs: &Configs) -> Result<TokenStream> {
     let graphs = graphs(program, |ident| quote!(*#ident))?;
     Ok(quote! {
         /// StableHLO.
-        #[allow(non_snake_case, unused_imports, unused_variables, dead_code, clippy::all)]
+        #[allow(non_snake_case, non_camel_case_types, unused_imports, unused_variables, dead_code, clippy::all)]
         pub mod hlo {
             use ::mgraph_runtime::{
                 error::Result,

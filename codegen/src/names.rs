@@ -5,26 +5,44 @@ use std::collections::HashMap;
 use proc_macro2::{Ident, Span};
 use quote::format_ident;
 
-/// Names that every generated function may use for itself.
+/// Names that generated functions use for themselves, those of values that no pattern may hide, and those that Rust takes
+/// in no form.
 const OWN: &[&str] = &[
-    "cx",
-    "cfg",
-    "at",
-    "reader",
-    "lead",
+    "", // `_`
+    "Array",
+    "Build",
+    "Config",
+    "Core",
+    "Err",
     "F",
-    "exact",
-    "remainder",
-    "shift_left",
-    "present",
-    "shape",
+    "FieldPath",
+    "Matrix",
+    "None",
+    "Ok",
+    "Resolved",
+    "Self",
+    "Some",
+    "Weights",
+    "at",
+    "cfg",
+    "crate",
+    "cx",
     "dim",
+    "exact",
     "item",
     "items",
     "largest",
+    "lead",
+    "present",
+    "reader",
+    "remainder",
+    "self",
+    "shape",
+    "shift_left",
+    "super",
 ];
 
-/// Types that a generated module has already, beside its blocks.
+/// Types and modules that a generated module has already, beside its blocks.
 const OWN_TYPES: &[&str] = &[
     "Array",
     "Box",
@@ -47,33 +65,80 @@ const OWN_TYPES: &[&str] = &[
     "V",
     "Vec",
     "Weights",
+    "bool",
+    "f64",
+    "generated",
+    "i32",
+    "i64",
+    "kernels",
+    "load",
+    "ops",
+    "prelude",
+    "std",
+    "str",
+    "usize",
 ];
 
-/// The identifier for a name; a keyword becomes raw, a name that generated code needs itself gets a `_`.
-pub(crate) fn ident(name: &str) -> Ident {
-    if OWN.contains(&name) || matches!(name, "self" | "Self" | "crate" | "super" | "_" | "Ok" | "Err" | "Some" | "None")
-    {
+/// Methods that a block has anyway, or that a trait of the standard library would be asked for first: one that takes its
+/// receiver by value is found before ours, which borrow it.
+const OWN_METHODS: &[&str] = &["call", "declare", "into", "into_future", "into_iter", "load", "try_into"];
+
+/// `name`, with one `_` more if it is one of `own` but for those it ends in. No two names become the same: `self` and
+/// `self_` are `self_` and `self__`.
+fn apart(name: &str, own: &[&[&str]]) -> Ident {
+    let bare = name.trim_end_matches('_');
+    if own.iter().any(|names| names.contains(&bare)) {
         return format_ident!("{name}_");
     }
-    if syn::parse_str::<Ident>(name).is_ok() {
+    // `syn` does not know the keyword of edition 2024 yet.
+    if name != "gen" && syn::parse_str::<Ident>(name).is_ok() {
         Ident::new(name, Span::call_site())
     } else {
         Ident::new_raw(name, Span::call_site())
     }
 }
 
+/// The identifier for a name; a keyword becomes raw, a name that generated code needs itself gets a `_`.
+#[must_use]
+pub fn ident(name: &str) -> Ident {
+    apart(name, &[OWN])
+}
+
 /// The type of a block.
-pub(crate) fn block(name: &str) -> Ident {
-    if OWN_TYPES.contains(&name) { format_ident!("{name}_") } else { ident(name) }
+#[must_use]
+pub fn block(name: &str) -> Ident {
+    apart(name, &[OWN, OWN_TYPES])
 }
 
 /// A method for the function `name`; `""` is the one that makes a field callable.
-pub(crate) fn method(name: &str) -> Ident {
+#[must_use]
+pub fn method(name: &str) -> Ident {
     match name {
         "" => Ident::new("call", Span::call_site()),
-        "call" | "load" | "declare" => format_ident!("{name}_"),
-        _ => ident(name),
+        _ => apart(name, &[OWN, OWN_METHODS]),
     }
+}
+
+/// The module of a family.
+pub(crate) fn family(name: &str) -> Ident {
+    apart(name, &[OWN, &["families"]])
+}
+
+/// `llama3` -> `Llama3Section`; numbered where `taken` has that already.
+pub(crate) fn section(name: &str, taken: &[Ident]) -> Ident {
+    let words = name.split('_').map(|word| {
+        let mut letters = word.chars();
+        letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+    });
+    let words = words.collect::<String>() + "Section";
+    let wanted = if words.starts_with(|c: char| c.is_ascii_digit()) { format!("_{words}") } else { words };
+    let mut found = ident(&wanted);
+    let mut number = 2;
+    while taken.contains(&found) {
+        found = format_ident!("{wanted}{number}");
+        number += 1;
+    }
+    found
 }
 
 /// Which identifiers are taken, and until when: a later binding may shadow one only after its last use.
@@ -113,6 +178,21 @@ mod tests {
         assert_eq!(ident("hidden").to_string(), "hidden");
         assert_eq!(method("").to_string(), "call");
         assert_eq!(method("load").to_string(), "load_");
+        assert_eq!(ident("gen").to_string(), "r#gen");
+    }
+
+    #[test]
+    fn names_stay_different() {
+        for names in [["self", "self_", "self__"], ["_", "__", "___"], ["Some", "Some_", "Some__"]] {
+            let idents = names.map(|name| ident(name).to_string());
+            assert!(idents[0] != idents[1] && idents[1] != idents[2] && idents[0] != idents[2], "{idents:?}");
+        }
+        let mut taken = Vec::new();
+        for name in ["a_b", "aB", "a_b_", "_1", "1", "self"] {
+            taken.push(section(name, &taken));
+        }
+        let taken: Vec<String> = taken.iter().map(Ident::to_string).collect();
+        assert_eq!(taken, ["ABSection", "ABSection2", "ABSection3", "_1Section", "_1Section2", "SelfSection"]);
     }
 
     #[test]

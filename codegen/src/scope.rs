@@ -50,6 +50,8 @@ pub(crate) struct Scope<'p> {
     pub place: Where,
     /// Load parameters of the function itself, which are variables wherever it is.
     pub parameters: HashMap<String, Ident>,
+    /// The free dims of the function, which its beginning binds.
+    pub dims: Vec<Ident>,
     pub used: Used,
     locals: RefCell<HashMap<LocalId, Local>>,
     /// The variable or field that holds a tensor or matrix.
@@ -64,6 +66,7 @@ impl<'p> Scope<'p> {
             block,
             place,
             parameters: HashMap::new(),
+            dims: Vec::new(),
             used: Used::default(),
             locals: RefCell::default(),
             values: RefCell::default(),
@@ -80,7 +83,8 @@ impl<'p> Scope<'p> {
         let taken = |name: &Ident| {
             self.parameters.values().any(|known| known == name)
                 || self.locals.borrow().values().any(|known| known.ident == *name)
-                || self.place == Where::Variables && self.has_member(&name.to_string())
+                || self.dims.contains(name)
+                || self.place == Where::Variables && self.has_member(name)
         };
         let wanted = names::ident(if wanted == "_" { "i" } else { wanted });
         let mut found = wanted.clone();
@@ -97,9 +101,11 @@ impl<'p> Scope<'p> {
         self.locals.borrow_mut().remove(&local);
     }
 
-    fn has_member(&self, name: &str) -> bool {
-        self.block
-            .is_some_and(|b| b.parameters.iter().any(|p| p.name == name) || b.fields.iter().any(|f| f.name == name))
+    fn has_member(&self, name: &Ident) -> bool {
+        let block = self.block.iter();
+        let mut members =
+            block.flat_map(|b| b.parameters.iter().map(|p| &p.name).chain(b.fields.iter().map(|f| &f.name)));
+        members.any(|member| names::ident(member) == *name)
     }
 
     pub fn value(&self, value: ValueId) -> Result<Operand> {

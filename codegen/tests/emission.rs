@@ -59,7 +59,12 @@ fn the_text_reads_like_the_source() {
 fn named(items: &[syn::Item]) -> Vec<String> {
     fn imported(tree: &syn::UseTree, names: &mut Vec<String>) {
         match tree {
-            syn::UseTree::Path(path) => imported(&path.tree, names),
+            syn::UseTree::Path(path) => {
+                let before = names.len();
+                imported(&path.tree, names);
+                let own = names[before..].iter_mut().filter(|name| *name == "self");
+                own.for_each(|name| *name = path.ident.to_string());
+            }
             syn::UseTree::Group(group) => group.items.iter().for_each(|tree| imported(tree, names)),
             syn::UseTree::Name(name) => names.push(name.ident.to_string()),
             syn::UseTree::Rename(_) | syn::UseTree::Glob(_) => {}
@@ -71,6 +76,7 @@ fn named(items: &[syn::Item]) -> Vec<String> {
             syn::Item::Use(import) => imported(&import.tree, &mut names),
             syn::Item::Struct(item) => names.push(item.ident.to_string()),
             syn::Item::Type(item) => names.push(item.ident.to_string()),
+            syn::Item::Mod(item) => names.push(item.ident.to_string()),
             _ => {}
         }
     }
@@ -105,7 +111,10 @@ fn a_block_may_be_called_what_generated_code_calls_something_else() {
         mgraph_dsl::compile_text("toy.mgraph", &text).unwrap_or_else(|failed| panic!("{failed}"))
     };
     let known = modules(&text(&toy("Last"))).concat();
+    let modules_of_ours = ["generated", "kernels", "load", "ops", "prelude"];
+    assert!(modules_of_ours.iter().all(|name| known.iter().any(|known| known == name)), "{known:?}");
     let types = known.iter().map(String::as_str).filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+    let types = types.chain(modules_of_ours);
     for name in types.chain(["Self", "Vec", "Option", "String", "Box"]).filter(|name| *name != "Embedding") {
         for mut names in modules(&text(&toy(name))) {
             names.sort();

@@ -2,7 +2,7 @@
 
 use mgraph_dsl::ir::{ParameterKind, Twin, TwinArgument, TwinBackend, TwinTarget};
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::quote;
 
 use super::Body;
 use crate::{
@@ -26,7 +26,7 @@ impl Body<'_> {
                 let op = names::ident(&self.home.program.op(*id).name);
                 let arguments = self.function.parameters.iter().map(|p| match &p.kind {
                     ParameterKind::Value(value) => Ok(self.scope.value(*value)?.pass()),
-                    ParameterKind::Load(_) => Ok(names::ident(&p.name).to_token_stream()),
+                    ParameterKind::Load(_) => self.load_parameter(&p.name),
                 });
                 let arguments = arguments.collect::<Result<Vec<_>>>()?;
                 (TokenStream::new(), quote!(prelude::#op(cx, #(#arguments),*)))

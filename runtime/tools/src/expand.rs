@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use mgraph_codegen::names;
 use mgraph_dsl::{
     diagnostic::suggest,
     ir::{OpKind, Program},
     print,
 };
-use quote::ToTokens;
-use syn::{ImplItem, Item, ItemMod};
+use quote::{ToTokens, format_ident};
+use syn::{Ident, ImplItem, Item, ItemMod};
 
 use crate::{Console, Verdict, files};
 
@@ -123,7 +124,7 @@ fn rust(program: &Program, backend: &str, other: &str, part: Part<'_>) -> Result
             // The registry entry names both backends, and embeds the whole text.
             file.items.into_iter().filter(|item| !is_module(item, other) && !is_static(item)).collect()
         }
-        Part::Block(name) => of_block(module(file.items, backend), name),
+        Part::Block(name) => of_block(module(file.items, backend), &names::block(name)),
         Part::Graph(name) => of_graph(module(file.items, backend), name),
         Part::Op(name) if is_load(program, name) => of_op(module(file.items, "load"), name),
         Part::Op(name) => of_op(module(module(file.items, backend), "prelude"), name),
@@ -157,10 +158,10 @@ fn module(items: Vec<Item>, name: &str) -> Vec<Item> {
     found.unwrap_or_default()
 }
 
-fn of_block(items: Vec<Item>, name: &str) -> Vec<Item> {
+fn of_block(items: Vec<Item>, name: &Ident) -> Vec<Item> {
     let about = |item: &Item| match item {
-        Item::Struct(held) => held.ident == name,
-        Item::Impl(implementation) => implementation.self_ty.to_token_stream().to_string() == name,
+        Item::Struct(held) => held.ident == *name,
+        Item::Impl(implementation) => *name == implementation.self_ty.to_token_stream().to_string(),
         _ => false,
     };
     items.into_iter().filter(about).collect()
@@ -168,10 +169,10 @@ fn of_block(items: Vec<Item>, name: &str) -> Vec<Item> {
 
 /// The model's method, in its `impl`.
 fn of_graph(items: Vec<Item>, name: &str) -> Vec<Item> {
-    let items = of_block(items, "Model").into_iter();
+    let (items, method) = (of_block(items, &format_ident!("Model")).into_iter(), names::method(name));
     let only = items.filter_map(|item| match item {
         Item::Impl(mut implementation) => {
-            implementation.items.retain(|item| matches!(item, ImplItem::Fn(method) if method.sig.ident == name));
+            implementation.items.retain(|item| matches!(item, ImplItem::Fn(function) if function.sig.ident == method));
             (!implementation.items.is_empty()).then_some(Item::Impl(implementation))
         }
         _ => None,
@@ -180,5 +181,6 @@ fn of_graph(items: Vec<Item>, name: &str) -> Vec<Item> {
 }
 
 fn of_op(items: Vec<Item>, name: &str) -> Vec<Item> {
+    let name = names::ident(name);
     items.into_iter().filter(|item| matches!(item, Item::Fn(function) if function.sig.ident == name)).collect()
 }
