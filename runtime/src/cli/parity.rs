@@ -210,7 +210,7 @@ fn compare(
     progress: &Progress,
     report: &mut Report,
 ) -> Result<Tally> {
-    let table = Table::new(golden.stages().iter().filter(|stage| arguments.wants(stage)));
+    let table = Table::new(golden.names().filter(|name| arguments.wants(name)));
     let mut out = io::stdout().lock();
     let mut written = progress.aside(|| {
         writeln!(out, "{backend} beside {}", golden.path())?;

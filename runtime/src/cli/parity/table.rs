@@ -10,8 +10,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new<'a>(stages: impl Iterator<Item = &'a String>) -> Table {
-        Table { stage: stages.map(|stage| stage.len()).max().unwrap_or(0).max(18) }
+    pub(super) fn new<'a>(stages: impl Iterator<Item = &'a str>) -> Table {
+        Table { stage: stages.map(str::len).max().unwrap_or(0).max(18) }
     }
 
     pub(super) fn head(&self, out: &mut impl Write) -> io::Result<()> {
@@ -41,8 +41,9 @@ impl Table {
             Outcome::Compared { shape, difference: d, bound, basis } => {
                 let (shape, ulps) = (format!("{shape:?}"), d.ulps.as_ref().map_or_else(|| "-".into(), shares));
                 write!(out, "{shape:>14} {:>8.1e} {:>8.1e} {:>8.1e} {ulps:>22}", d.max_abs, d.rms, d.max_rel)?;
-                if let Some(worst) = d.worst.as_ref().filter(|_| d.max_abs > 0.0) {
-                    write!(out, "  {:?} {} {}", worst.index, worst.a_bits, worst.b_bits)?;
+                match d.worst.as_ref().filter(|_| d.max_abs > 0.0) {
+                    Some(worst) => write!(out, "  {:?} {} {}", worst.index, worst.a_bits, worst.b_bits)?,
+                    None => write!(out, "  none")?,
                 }
                 writeln!(out, "; {}", allowed(bound, basis))?;
                 if let (Verdict::Diverged, Some(worst)) = (row.verdict(), &d.worst) {
