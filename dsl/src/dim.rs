@@ -2,6 +2,7 @@
 //! `hidden / heads * heads` is `hidden`. Two dims are equal when their normal forms are.
 
 mod equations;
+mod sign;
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt, hash};
 

@@ -1,6 +1,6 @@
 //! The `config` item: what each name means, in file order, and what is believed about it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     Checker,
@@ -48,6 +48,8 @@ pub(crate) struct ConfigTable {
     spans: BTreeMap<ConfigPath, Span>,
     /// Every name of the item, read or not.
     all: HashMap<String, Span>,
+    /// The names that are positive integers: each `dim` and `limit`.
+    counts: BTreeSet<ConfigPath>,
 }
 
 impl ConfigTable {
@@ -61,6 +63,11 @@ impl ConfigTable {
 
     pub fn length(&self, path: &[String]) -> Option<&Dim> {
         self.entry(path)?.length.as_ref()
+    }
+
+    /// Whether the type of this name says that it is 1 or more.
+    pub fn is_count(&self, path: &[String]) -> bool {
+        self.counts.contains(path)
     }
 
     /// What a `let` stands for.
@@ -242,6 +249,9 @@ impl<'a> Checker<'a> {
         let entry = self.unknown(name, load_type, options, section, condition.as_ref());
         let keys = keys.iter().map(|k| k.node.clone()).collect();
         let path = path(section, name);
+        if matches!(field_type, FieldType::Dim) {
+            self.config.counts.insert(path.clone());
+        }
         Ok((Setting::Field(ConfigField { path, ty: field_type, keys, otherwise, condition, span: name.span }), entry))
     }
 
@@ -275,7 +285,9 @@ impl<'a> Checker<'a> {
         let value = lowering.load(value)?;
         let value = lowering.coerce(value, &load_type, &format!("the limit `{}`", name.node))?;
         let entry = self.unknown(name, load_type, options, section, None);
-        Ok((Setting::Limit { path: path(section, name), value }, entry))
+        let path = path(section, name);
+        self.config.counts.insert(path.clone());
+        Ok((Setting::Limit { path, value }, entry))
     }
 
     fn check_let(

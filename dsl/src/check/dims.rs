@@ -300,6 +300,20 @@ impl Lowering<'_, '_> {
         self.equations.equal(a, b)
     }
 
+    /// Whether `dim` is provably `bound` or more. Free dims and config dims are positive, and so is what `axes` hold.
+    pub fn at_least(&self, dim: &Dim, bound: i64, axes: &[Dim]) -> bool {
+        self.equations.reduce(dim).at_least(bound, &|atom| match &atom.load.kind {
+            LoadKind::Free(_) => true,
+            LoadKind::Config(path) if self.checker.config.is_count(path) => true,
+            _ => axes.iter().any(|axis| axis.as_atom() == Some(atom)),
+        })
+    }
+
+    /// Whether `low < high`, provably.
+    pub fn below(&self, low: &Dim, high: &Dim, axes: &[Dim]) -> bool {
+        high.minus(low).is_ok_and(|difference| self.at_least(&difference, 1, axes))
+    }
+
     pub fn same_shape(&self, a: &Shape, b: &Shape) -> bool {
         a.pack == b.pack && a.dims.len() == b.dims.len() && a.dims.iter().zip(&b.dims).all(|(x, y)| self.same(x, y))
     }

@@ -211,8 +211,9 @@ impl Lowering<'_, '_> {
                         .err();
                 }
                 ast::DimExpr::Dim(dim) => match self.dim(dim) {
-                    Ok(size) if size.as_int().is_some_and(|n| n < 0) => {
-                        failed = self.fail::<()>(Code::TypeMismatch, dim.span, "a dim is not negative").err();
+                    Ok(size) if self.below(&size, &Dim::int(1), &[]) => {
+                        let message = format!("a dim is 1 or more, this is `{size}`");
+                        failed = self.fail::<()>(Code::TypeMismatch, dim.span, message).err();
                     }
                     Ok(size) => shape.dims.push(size),
                     Err(reported) => failed = Some(reported),

@@ -8,6 +8,7 @@ use crate::{
         types::{dtype, dtype_name, is_float, is_integer, type_text},
     },
     diagnostic::{Code, Diagnostic},
+    dim::Dim,
     ir::*,
 };
 
@@ -64,6 +65,9 @@ fn cast(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
 fn iota(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
     let [n] = lowering.parameters(call, ["n"])?;
     let dim = lowering.dim(n)?;
+    if lowering.below(&dim, &Dim::int(0), &[]) {
+        return lowering.fail(Code::TypeMismatch, n.span, format!("`iota` counts 0 or more, this is `{dim}`"));
+    }
     if !lowering.call_stage {
         return lowering.fail(Code::WrongStage, call.span, "`iota` makes a tensor, which is not known before a call");
     }
@@ -77,7 +81,10 @@ impl Lowering<'_, '_> {
         let span = value.span;
         let value = match &value.ty {
             LoadType::Bool if dtype == DType::Bool => value,
-            LoadType::Int if is_integer(dtype) => value,
+            LoadType::Int if is_integer(dtype) => {
+                self.holds(&value, dtype)?;
+                value
+            }
             LoadType::Int | LoadType::Float if is_float(dtype) => to_float(value),
             LoadType::Float if is_integer(dtype) => {
                 let mut error = Diagnostic::new(
@@ -100,6 +107,25 @@ impl Lowering<'_, '_> {
         Ok(self.emit(Prim::Constant(value), Vec::new(), ty, span))
     }
 
+    /// An integer known at build is one of the dtype's.
+    fn holds(&mut self, value: &Load, dtype: DType) -> Checked<()> {
+        let (low, high) = match dtype {
+            DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            DType::U32 => (0, i64::from(u32::MAX)),
+            DType::U8 => (0, i64::from(u8::MAX)),
+            DType::F | DType::F64 | DType::F32 | DType::F16 | DType::BF16 | DType::Bool => return Ok(()),
+        };
+        let known = self.dim_or_atom(value).as_int();
+        match known.filter(|n| !(low..=high).contains(n)) {
+            None => Ok(()),
+            Some(n) => {
+                let name = dtype_name(dtype);
+                let error = Diagnostic::new(Code::TypeMismatch, value.span, format!("{n} is outside {name}"));
+                Err(self.error(error.help(format!("{name} holds {low} to {high}"))))
+            }
+        }
+    }
+
     fn constant_list(&mut self, list: Load, dtype: DType) -> Checked<ValueId> {
         let span = list.span;
         let length = self.length_of(&list);
@@ -107,7 +133,14 @@ impl Lowering<'_, '_> {
             return self.fail(Code::TypeMismatch, span, "a list is needed here");
         };
         let list = match *item {
-            LoadType::Int if is_integer(dtype) => list,
+            LoadType::Int if is_integer(dtype) => {
+                if let LoadKind::List(items) = &list.kind {
+                    for item in items {
+                        self.holds(item, dtype)?;
+                    }
+                }
+                list
+            }
             LoadType::Float if is_float(dtype) => list,
             LoadType::Int if is_float(dtype) => {
                 let local = self.new_variable("x");

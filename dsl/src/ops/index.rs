@@ -8,6 +8,7 @@ use crate::{
         types::{is_float, tensor_text},
     },
     diagnostic::Code,
+    dim::Dim,
     ir::*,
 };
 
@@ -113,7 +114,16 @@ fn top_k(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
         return lowering.fail(Code::DtypeMismatch, x.span, message);
     }
     let mut values = ty;
-    values.shape.dims.pop();
+    if lowering.below(&dim, &Dim::int(1), &values.shape.dims) {
+        let message = format!("`top_k` takes 1 element or more, this is `{dim}`");
+        return lowering.fail(Code::BadAxis, k.span, message);
+    }
+    if let Some(last) = values.shape.dims.pop()
+        && lowering.below(&last, &dim, std::slice::from_ref(&last))
+    {
+        let message = format!("`top_k` takes `{dim}` elements of an axis of `{last}`");
+        return lowering.fail(Code::BadAxis, k.span, message);
+    }
     values.shape.dims.push(dim);
     let indices = TensorType { dtype: DType::I32, shape: values.shape.clone() };
     let best = lowering.emit(Prim::TopKValues(count.clone()), vec![operand], values, call.span);

@@ -323,21 +323,21 @@ impl Lowering<'_, '_> {
                     let (a, b) = (self.dim(low)?, self.dim(high)?);
                     let size = b.minus(&a);
                     let size = self.sound(size, high.span)?;
-                    self.check_bounds(&a, &b, dim, low.span.to(high.span))?;
+                    self.check_bounds(&a, &b, dim, &ty.shape.dims, low.span.to(high.span))?;
                     checked.push(SliceSlot::Range(self.number(&a, low.span), self.number(&b, high.span)));
                     dims.push(size);
                 }
                 ast::Slot::At(at) => {
                     let value = self.load(at)?;
                     let value = self.coerce(value, &LoadType::Int, "an index")?;
-                    if let (LoadKind::Int(n), Some(size)) = (&value.kind, dim.as_int())
-                        && !(0..size).contains(n)
-                    {
-                        let message = format!("there is no item {n} in an axis of {size}");
-                        return self.fail(Code::BadAxis, at.span, message);
-                    }
-                    if matches!(value.kind, LoadKind::Int(n) if n < 0) {
+                    let index = self.dim_or_atom(&value);
+                    if self.below(&index, &Dim::int(0), &ty.shape.dims) {
                         return self.fail(Code::BadAxis, at.span, "indices count from 0");
+                    }
+                    let behind = index.plus(&Dim::int(1)).is_ok_and(|end| self.below(dim, &end, &ty.shape.dims));
+                    if behind {
+                        let message = format!("there is no item {index} in an axis of {dim}");
+                        return self.fail(Code::BadAxis, at.span, message);
                     }
                     checked.push(SliceSlot::At(value));
                 }
@@ -348,17 +348,17 @@ impl Lowering<'_, '_> {
     }
 
     /// What can be known of bounds at build; the rest is checked when the sizes are known.
-    fn check_bounds(&mut self, low: &Dim, high: &Dim, size: &Dim, span: Span) -> Checked<()> {
-        let bad = match (low.as_int(), high.as_int(), size.as_int()) {
-            (Some(a), _, _) if a < 0 => true,
-            (_, Some(b), Some(n)) if b > n => true,
-            (Some(a), Some(b), _) if a > b => true,
-            _ => false,
+    fn check_bounds(&mut self, low: &Dim, high: &Dim, size: &Dim, axes: &[Dim], span: Span) -> Checked<()> {
+        let why = if self.below(low, &Dim::int(0), axes) {
+            "elements count from 0"
+        } else if self.below(size, high, axes) {
+            "it ends behind the axis"
+        } else if self.below(high, low, axes) {
+            "it ends before it begins"
+        } else {
+            return Ok(());
         };
-        if bad {
-            let message = format!("{low}..{high} is no part of an axis of {size}");
-            return self.fail(Code::BadAxis, span, message);
-        }
-        Ok(())
+        let message = format!("{low}..{high} is no part of an axis of {size}");
+        Err(self.error(Diagnostic::new(Code::BadAxis, span, message).label(why)))
     }
 }
