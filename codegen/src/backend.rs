@@ -29,17 +29,6 @@ pub(crate) trait Backend {
     fn state_update(&self, place: &TokenStream, x: &TokenStream, positions: &TokenStream, axis: i32) -> Option<Expr>;
     /// What ends a turn of a loop over children, given the variables it carries.
     fn turn(&self, carried: &[Ident]) -> TokenStream;
-    /// The kernels that may be named in `fused`.
-    fn kernels(&self) -> &'static [Kernel];
-}
-
-/// A kernel of the runtime: the name a family uses, and its parameters in order.
-#[derive(Debug)]
-pub(crate) struct Kernel {
-    pub path: &'static str,
-    pub parameters: &'static [&'static str],
-    /// May be left out; the Rust parameter is an `Option`.
-    pub optional: &'static [&'static str],
 }
 
 /// Where a tensor, matrix or list is.

@@ -6,10 +6,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    #[error("op `{op}` names the {backend} kernel `{kernel}`, which the emitter does not know; it knows {known}")]
-    UnknownKernel { op: String, backend: &'static str, kernel: String, known: String },
-    #[error("op `{op}` calls kernel `{kernel}` with {found}; it takes {expected}")]
-    KernelArguments { op: String, kernel: String, found: String, expected: String },
     #[error("the dim `{dim}` has no Rust form: {reason}")]
     Dim { dim: String, reason: &'static str },
     #[error("the generated code does not parse: {0}; this is a defect of the emitter")]

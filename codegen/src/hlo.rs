@@ -6,7 +6,7 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
 use crate::{
-    backend::{Backend, Kernel, out_dtype},
+    backend::{Backend, out_dtype},
     code::Expr,
     dims::tensor,
     error::{Error, Result},
@@ -195,9 +195,5 @@ impl Backend for Hlo {
 
     fn turn(&self, _: &[Ident]) -> TokenStream {
         TokenStream::new()
-    }
-
-    fn kernels(&self) -> &'static [Kernel] {
-        &[]
     }
 }

@@ -5,7 +5,7 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
 use crate::{
-    backend::{Backend, Kernel, out_dtype},
+    backend::{Backend, out_dtype},
     code::Expr,
     dims::tensor,
     error::{Error, Result},
@@ -13,21 +13,6 @@ use crate::{
 };
 
 pub(crate) struct Mlx;
-
-const KERNELS: &[Kernel] = &[
-    Kernel { path: "softmax", parameters: &["x", "axis", "precise"], optional: &[] },
-    Kernel { path: "fast::rms_norm", parameters: &["x", "weight", "eps"], optional: &[] },
-    Kernel { path: "fast::layer_norm", parameters: &["x", "weight", "bias", "eps"], optional: &[] },
-    Kernel {
-        path: "fast::scaled_dot_product_attention",
-        parameters: &["q", "k", "v", "scale"],
-        optional: &["mask", "sinks"],
-    },
-    Kernel { path: "dequantize", parameters: &["w"], optional: &[] },
-    Kernel { path: "quantized_matmul", parameters: &["x", "w"], optional: &[] },
-    Kernel { path: "gather_qmm", parameters: &["x", "w", "chosen"], optional: &[] },
-    Kernel { path: "gather_mm", parameters: &["x", "w", "chosen"], optional: &[] },
-];
 
 impl Backend for Mlx {
     fn twin(&self) -> TwinBackend {
@@ -208,10 +193,6 @@ impl Backend for Mlx {
 
     fn turn(&self, carried: &[Ident]) -> TokenStream {
         if carried.is_empty() { TokenStream::new() } else { quote!(cx.begin(&[#(&#carried),*])?;) }
-    }
-
-    fn kernels(&self) -> &'static [Kernel] {
-        KERNELS
     }
 }
 

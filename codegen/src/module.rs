@@ -29,7 +29,7 @@ pub struct Options {
 /// The module of `program`: `Config`, `mlx`, `hlo`, and `FAMILY`.
 ///
 /// # Errors
-/// A `fused` clause that names a kernel the backend does not have.
+/// A program that no text gives: a defect of the checker.
 pub fn emit(program: &Program, options: &Options) -> Result<TokenStream> {
     emit_pair(program, program, options)
 }

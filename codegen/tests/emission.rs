@@ -262,20 +262,6 @@ fn a_mistake_is_told_with_file_line_caret_and_sentence() {
 }
 
 #[test]
-fn a_kernel_that_does_not_exist_is_told() {
-    let program = |call: &str| {
-        let text = format!("{TINY}\nop twice(x: F[..]) -> F[..] fused mlx {call} within 1 ulp {{ x + x }}\n");
-        let text = text.replace("rows_at(x, wanted)", "twice(rows_at(x, wanted))");
-        mgraph_dsl::compile_text("tiny.mgraph", &text).unwrap_or_else(|failed| panic!("{failed}"))
-    };
-    let refused = |call: &str| emit(&program(call), &Options::default()).expect_err("is refused").to_string();
-    let message = refused("fast::twice(x)");
-    assert!(message.contains("the mlx kernel `fast::twice`") && message.contains("`fast::rms_norm`"), "{message}");
-    let message = refused("fast::rms_norm(x)");
-    assert!(message.contains("kernel `fast::rms_norm` with no `weight`"), "{message}");
-}
-
-#[test]
 fn the_backends_may_come_from_two_programs() {
     let plain = llama();
     let text = |mlx: &Program, hlo: &Program| {

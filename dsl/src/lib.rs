@@ -11,6 +11,7 @@ pub mod format;
 pub mod graphs;
 pub mod interpret;
 pub mod ir;
+pub mod kernels;
 pub mod load;
 pub mod ops;
 pub mod parser;

@@ -1,6 +1,9 @@
 //! Twins: what may stand in for an op in mode `fused`, tried first.
 
-use mgraph_dsl::ir::{ParameterKind, Twin, TwinArgument, TwinBackend, TwinTarget};
+use mgraph_dsl::{
+    ir::{ParameterKind, Twin, TwinArgument, TwinTarget},
+    kernels,
+};
 use proc_macro2::TokenStream;
 use quote::quote;
 
@@ -44,52 +47,27 @@ impl Body<'_> {
         Ok(quote!(if cx.fused() #when { #setup return #call; }))
     }
 
+    /// The checker has put the arguments into the order of the parameters; what may be left out has its name.
     fn kernel(&self, path: &str, arguments: &[(Option<String>, TwinArgument)]) -> Result<TokenStream> {
-        let known = self.backend.kernels();
-        let Some(kernel) = known.iter().find(|k| k.path == path) else {
-            let known = known.iter().map(|k| format!("`{}`", k.path)).collect::<Vec<_>>().join(", ");
-            return Err(Error::UnknownKernel {
-                op: self.origin.clone(),
-                backend: match self.backend.twin() {
-                    TwinBackend::Mlx => "mlx",
-                    TwinBackend::Hlo => "hlo",
-                },
-                kernel: path.to_string(),
-                known: if known.is_empty() { "none".to_string() } else { known },
-            });
-        };
-        let wrong = |found: String| Error::KernelArguments {
-            op: self.origin.clone(),
-            kernel: path.to_string(),
-            found,
-            expected: kernel.parameters.iter().chain(kernel.optional).copied().collect::<Vec<_>>().join(", "),
-        };
-        let all: Vec<&str> = kernel.parameters.iter().chain(kernel.optional).copied().collect();
-        let mut slots: Vec<Option<TokenStream>> = vec![None; all.len()];
-        for (position, (name, argument)) in arguments.iter().enumerate() {
-            let slot = match name {
-                Some(name) => all.iter().position(|p| p == name).ok_or_else(|| wrong(format!("`{name}`")))?,
-                None => position,
-            };
-            let value = match argument {
-                TwinArgument::Value(value) => self.scope.value(*value)?.pass(),
-                TwinArgument::Load(load) => self.scope.argument(load)?,
-            };
-            match slots.get_mut(slot) {
-                Some(free @ None) => *free = Some(value),
-                Some(Some(_)) => return Err(wrong(format!("`{}` twice", all[slot]))),
-                None => return Err(wrong(format!("{} arguments", arguments.len()))),
-            }
-        }
+        let kernel = kernels::of(self.backend.twin()).find(|kernel| kernel.path == path);
+        let kernel = kernel.ok_or_else(|| Error::Ir(format!("{} names no kernel: `{path}`", self.origin)))?;
+        let mut given = arguments.iter().peekable();
         let mut passed = Vec::new();
-        for (index, slot) in slots.into_iter().enumerate() {
-            let optional = index >= kernel.parameters.len();
-            passed.push(match (slot, optional) {
-                (Some(value), false) => value,
-                (Some(value), true) => quote!(Some(#value)),
-                (None, true) => quote!(None),
-                (None, false) => return Err(wrong(format!("no `{}`", all[index]))),
-            });
+        for parameter in kernel.parameters {
+            let here = |(name, _): &&(Option<String>, TwinArgument)| match name {
+                Some(name) => name == parameter.name,
+                None => !parameter.optional,
+            };
+            let value = match given.next_if(here) {
+                Some((_, TwinArgument::Value(value))) => self.scope.value(*value)?.pass(),
+                Some((_, TwinArgument::Load(load))) => self.scope.argument(load)?,
+                None if parameter.optional => {
+                    passed.push(quote!(None));
+                    continue;
+                }
+                None => return Err(Error::Ir(format!("{} gives `{path}` no `{}`", self.origin, parameter.name))),
+            };
+            passed.push(if parameter.optional { quote!(Some(#value)) } else { value });
         }
         let name = names::ident(path.rsplit("::").next().unwrap_or(path));
         Ok(quote!(kernels::#name(#(#passed),*)))

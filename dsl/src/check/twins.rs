@@ -1,17 +1,19 @@
 //! `fused BACKEND NAME(ARGS) when CONDITION within TOLERANCE`: what may stand in for an op.
 //!
 //! A single name that is another op means that op, which must have the same signature and gets the same arguments; any
-//! other path is a kernel of the backend, and the emitter's list says whether it exists.
+//! other path is a kernel of the backend, and stands in [`kernels::KERNELS`].
 
 use super::{
-    scope::{Checked, Item, Lowering},
+    scope::{Checked, Item, Lowering, Reported},
     signature::{ParameterType, Results, Signature},
     types::type_text,
 };
 use crate::{
     ast,
-    diagnostic::{Code, Diagnostic},
+    diagnostic::{Code, Diagnostic, suggest},
     ir::*,
+    kernels::{self, Kind, Parameter},
+    source::Span,
 };
 
 impl Lowering<'_, '_> {
@@ -38,7 +40,7 @@ impl Lowering<'_, '_> {
         };
         let target = match other {
             Some(other) => self.op_twin(other, twin, signature)?,
-            None => self.kernel(twin)?,
+            None => self.kernel(backend, twin, span)?,
         };
         self.in_condition_of_twin = true;
         let when = twin.when.as_ref().map(|when| self.condition(when)).transpose();
@@ -78,27 +80,66 @@ impl Lowering<'_, '_> {
         Ok(TwinTarget::Op(other))
     }
 
-    fn kernel(&mut self, twin: &ast::Twin) -> Checked<TwinTarget> {
+    fn kernel(&mut self, backend: TwinBackend, twin: &ast::Twin, span: Span) -> Checked<TwinTarget> {
         let path = twin.path.iter().map(|n| n.node.as_str()).collect::<Vec<_>>().join("::");
+        let Some(kernel) = kernels::of(backend).find(|kernel| kernel.path == path) else {
+            return Err(self.unknown_kernel(backend, &path, span));
+        };
+        let parameters = kernel.parameters;
+        let names: Vec<(&str, bool)> = parameters.iter().map(|p| (p.name, p.optional)).collect();
+        let places = self.place(&path, &names, &twin.arguments, span)?;
+        let named: Vec<&str> =
+            twin.arguments.iter().filter_map(|argument| Some(argument.name.as_ref()?.node.as_str())).collect();
         let (arguments, setup) = self.region(|this| {
-            twin.arguments
-                .iter()
-                .map(|argument| {
-                    let name = argument.name.as_ref().map(|n| n.node.clone());
-                    let value = match this.expr(&argument.value)? {
-                        Item::Value(value) => TwinArgument::Value(value),
-                        Item::Load(value) => TwinArgument::Load(value),
-                        other => {
-                            let found = this.describe(&other);
-                            let message = format!("a kernel takes tensors and load values, not {found}");
-                            return this.fail(Code::TypeMismatch, argument.value.span, message);
-                        }
-                    };
-                    Ok((name, value))
+            let given = parameters.iter().zip(places).filter_map(|(parameter, place)| Some((parameter, place?)));
+            given
+                .map(|(parameter, expr)| {
+                    let value = this.kernel_argument(&path, parameter, expr)?;
+                    let named = parameter.optional || named.contains(&parameter.name);
+                    Ok((named.then(|| parameter.name.to_owned()), value))
                 })
                 .collect::<Checked<Vec<_>>>()
         });
         Ok(TwinTarget::Kernel { path, setup, arguments: arguments? })
+    }
+
+    fn kernel_argument(&mut self, path: &str, parameter: &Parameter, expr: &ast::Expr) -> Checked<TwinArgument> {
+        let what = format!("`{}` of kernel `{path}`", parameter.name);
+        let item = self.expr(expr)?;
+        match (parameter.kind, item) {
+            (Kind::Tensor, Item::Value(value)) if matches!(self.ty(value), Type::Tensor(_)) => {
+                Ok(TwinArgument::Value(value))
+            }
+            (Kind::Matrix, Item::Value(value)) if matches!(self.ty(value), Type::Matrix(_)) => {
+                Ok(TwinArgument::Value(value))
+            }
+            (kind, Item::Load(value)) if let Some(ty) = kind.load() => {
+                Ok(TwinArgument::Load(self.coerce(value, &ty, &what)?))
+            }
+            (kind, other) => {
+                let message = format!("{what} is {}, not {}", kind.text(), self.describe(&other));
+                self.fail(Code::TypeMismatch, expr.span, message)
+            }
+        }
+    }
+
+    fn unknown_kernel(&mut self, backend: TwinBackend, path: &str, span: Span) -> Reported {
+        let (name, known) = (backend.name(), kernels::of(backend).map(|kernel| kernel.path));
+        let elsewhere = kernels::KERNELS.iter().find(|kernel| kernel.path == path);
+        let near = suggest(path, known.clone())
+            .or_else(|| known.clone().find(|kernel| kernel.rsplit("::").next() == path.rsplit("::").next()));
+        let help = match (elsewhere, near) {
+            (Some(other), _) => {
+                format!("that is a kernel of `{}`; here an op of the same signature may stand in", other.backend.name())
+            }
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => match known.map(|kernel| format!("`{kernel}`")).collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => format!("`{name}` has no kernels; name another op of the same signature"),
+                known => format!("name another op of the same signature, or one of {known}"),
+            },
+        };
+        let message = format!("there is no op and no {name} kernel `{path}`");
+        self.error(Diagnostic::new(Code::UnknownName, span, message).label("not known").help(help))
     }
 }
 

@@ -52,9 +52,20 @@ pub enum TwinBackend {
     Hlo,
 }
 
+impl TwinBackend {
+    /// As a family writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TwinBackend::Mlx => "mlx",
+            TwinBackend::Hlo => "hlo",
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub enum TwinTarget {
-    /// A kernel of the backend (`fast::rms_norm`), from the emitter's list. `arguments` are evaluated by `setup` first
+    /// A kernel of the backend (`fast::rms_norm`), of [`crate::kernels`]. `arguments` are evaluated by `setup` first
     /// (`1.0 + weight`), which is empty when they are plain parameters.
     Kernel { path: String, setup: Vec<Statement>, arguments: Vec<(Option<String>, TwinArgument)> },
     /// Another op of the same signature.

@@ -8,6 +8,7 @@ use mgraph_dsl::{
     diagnostic::Code,
     graphs::{GRAPHS, Gives, INPUTS, Input},
     ir::{DType, OpKind, ProcessorKind, ProcessorOutput, Program, Twin, TwinBackend, TwinTarget, Within},
+    kernels::KERNELS,
     load::FUNCTIONS,
     ops::primitives,
     parser::RESERVED,
@@ -20,6 +21,7 @@ pub fn parts() -> Vec<(&'static str, String)> {
         ("reserved words", reserved()),
         ("load functions", load_functions()),
         ("primitives", primitive_table()),
+        ("kernels", kernels()),
         ("graphs", graphs()),
         ("inputs", inputs()),
         ("processors", processors()),
@@ -53,6 +55,19 @@ fn load_functions() -> String {
         FUNCTIONS.iter().map(|f| {
             let arguments = ["x", "y", "z"][..f.arguments].join(", ");
             vec![format!("`{}({arguments})`", f.name), f.doc.to_string()]
+        }),
+    )
+}
+
+fn kernels() -> String {
+    table(
+        &["kernel", "takes"],
+        KERNELS.iter().map(|kernel| {
+            let takes = kernel.parameters.iter().map(|parameter| {
+                let may = if parameter.optional { ", may be left out" } else { "" };
+                format!("`{}`: {}{may}", parameter.name, parameter.kind.text())
+            });
+            vec![format!("`{} {}`", kernel.backend.name(), kernel.path), takes.collect::<Vec<_>>().join("; ")]
         }),
     )
 }

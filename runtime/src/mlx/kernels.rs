@@ -1,4 +1,4 @@
-//! The kernels of MLX that a family's `fused mlx` may name. `mgraph_codegen`'s list of them names the same parameters.
+//! The kernels of MLX that a family's `fused mlx` may name. `mgraph_dsl::kernels` names the same parameters.
 
 use std::ffi::CStr;
 
