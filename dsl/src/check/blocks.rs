@@ -17,6 +17,7 @@ use super::{
 use crate::{
     ast,
     diagnostic::{Code, Diagnostic},
+    dim::Dim,
     ir::*,
     source::{PRELUDE, Span},
 };
@@ -51,6 +52,8 @@ pub(crate) struct BlockEntry<'a> {
     fields: Vec<FieldEntry>,
     /// Names whose field is wrong: known, and never reported again.
     poisoned: Vec<String>,
+    /// Fields, states and `let`s that have not been read yet.
+    further_down: Vec<ast::Name>,
     ignores: Vec<String>,
     functions: Vec<FunctionEntry<'a>>,
     complete: bool,
@@ -111,6 +114,12 @@ impl<'a> Checker<'a> {
 
     pub fn field(&self, block: BlockId, field: FieldId) -> Option<&FieldEntry> {
         self.blocks[block.0 as usize].fields.get(field.0 as usize)
+    }
+
+    /// Where a field, state or `let` of this name stands that has not been read yet.
+    pub fn member_further_down(&self, block: BlockId, name: &str) -> Option<Span> {
+        let entry = &self.blocks[block.0 as usize];
+        entry.further_down.iter().find(|later| later.node == name).map(|later| later.span)
     }
 
     pub fn field_names(&self, block: BlockId) -> Vec<String> {
@@ -201,6 +210,7 @@ impl<'a> Checker<'a> {
             parameters: None,
             fields: Vec::new(),
             poisoned: Vec::new(),
+            further_down: block.members.iter().rev().filter_map(member_name).cloned().collect(),
             ignores: Vec::new(),
             functions: Vec::new(),
             complete: false,
@@ -221,6 +231,9 @@ impl<'a> Checker<'a> {
         self.blocks[id.0 as usize].parameters = parameters.ok();
         let mut seen: HashMap<&str, Span> = HashMap::new();
         for member in block.members {
+            if member_name(member).is_some() {
+                self.blocks[id.0 as usize].further_down.pop();
+            }
             self.check_member(id, member, sees_config, &mut seen);
         }
         self.block_depth -= 1;
@@ -400,7 +413,24 @@ impl<'a> Checker<'a> {
         let kind = match ty {
             ast::FieldType::Child(child) => lowering.child(child)?,
             ast::FieldType::Array { child, variable, low, high } => lowering.children(child, variable, low, high)?,
-            ast::FieldType::Type(ty) => lowering.weight_or_block(ty)?,
+            ast::FieldType::Type(ty) => {
+                let kind = lowering.weight_or_block(ty)?;
+                let shape = match &kind {
+                    FieldKind::Tensor(tensor) => Some(&tensor.shape),
+                    FieldKind::Matrix(shape) => Some(shape),
+                    FieldKind::Child { .. }
+                    | FieldKind::Children { .. }
+                    | FieldKind::State(_)
+                    | FieldKind::Let(_)
+                    | FieldKind::Derived { .. } => None,
+                };
+                let dims = shape.map_or(&[][..], |shape| &shape.dims);
+                if let Some(size) = dims.iter().find(|size| lowering.below(size, &Dim::int(1), &[])) {
+                    let message = format!("a dim of a weight is 1 or more, this is `{size}`");
+                    return lowering.fail(Code::TypeMismatch, ty.span, message);
+                }
+                kind
+            }
         };
         let stored = match source {
             None => own_name(name),
@@ -539,4 +569,12 @@ impl FieldEntry {
 
 fn own_name(name: &ast::Name) -> Stored {
     Stored { places: vec![vec![StoredPart { path: name.node.clone(), rows: None }]] }
+}
+
+/// The name of a member that others name: a field, a state, a `let`.
+fn member_name(member: &ast::Member) -> Option<&ast::Name> {
+    match member {
+        ast::Member::State { name, .. } | ast::Member::Let { name, .. } | ast::Member::Field { name, .. } => Some(name),
+        ast::Member::Ignore { .. } | ast::Member::Graph { .. } | ast::Member::Function { .. } => None,
+    }
 }

@@ -277,6 +277,12 @@ impl<'a> Lowering<'_, 'a> {
             && let Some(later) = self.checker.config.later(name)
         {
             error = error.help("the config is read from top to bottom: move it up").also(later, "defined further down");
+        } else if let Home::Block(block) = self.home
+            && let Some(later) = self.checker.member_further_down(block, name)
+        {
+            error = error
+                .help("the fields of a block are read from top to bottom: move it up")
+                .also(later, "defined further down");
         } else if let Some(section) = self.section_with(name) {
             error = error.help(format!("did you mean `{section}.{name}`?"));
         } else if let Some(near) = suggest(name, self.visible().iter().map(String::as_str)) {
@@ -361,7 +367,15 @@ impl<'a> Lowering<'_, 'a> {
         known.sort();
         let mut error =
             Diagnostic::new(Code::UnknownName, span, format!("there is no op or field `{name}`")).label("not known");
-        if let Some(near) = suggest(name, known.iter().map(String::as_str)) {
+        let own = match self.home {
+            Home::Block(block) => self.checker.function_span(block, name),
+            Home::Config | Home::Op(_) => None,
+        };
+        if let Some(own) = own {
+            error = error
+                .help("the functions of a block are called from outside it: make what they share an `op`")
+                .also(own, "a function of this block");
+        } else if let Some(near) = suggest(name, known.iter().map(String::as_str)) {
             error = error.help(format!("did you mean `{near}`?"));
         }
         self.error(error)

@@ -211,8 +211,8 @@ impl Lowering<'_, '_> {
                         .err();
                 }
                 ast::DimExpr::Dim(dim) => match self.dim(dim) {
-                    Ok(size) if self.below(&size, &Dim::int(1), &[]) => {
-                        let message = format!("a dim is 1 or more, this is `{size}`");
+                    Ok(size) if self.below(&size, &Dim::int(0), &[]) => {
+                        let message = format!("a dim is not negative, this is `{size}`");
                         failed = self.fail::<()>(Code::TypeMismatch, dim.span, message).err();
                     }
                     Ok(size) => shape.dims.push(size),

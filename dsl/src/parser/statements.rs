@@ -95,6 +95,9 @@ impl Builder<'_> {
         let error = Diagnostic::new(Code::UnexpectedToken, end, "expected `;` after this expression");
         let help = match &value.kind {
             ExprKind::Name(word) if word == "return" => "the last expression of a body, without `;`, is its value",
+            ExprKind::Name(word) if word == "while" => {
+                "loops run over ranges and lists that are known at load: `for i in 0..n { .. }`"
+            }
             _ => "only the last expression of a body, its value, has no `;`",
         };
         self.error(error.help(help).also(value.span, "this one"));
