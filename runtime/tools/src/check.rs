@@ -23,6 +23,9 @@ pub struct Arguments {
     pub json: bool,
 }
 
+/// So many mistakes of one file are shown; `--json` has them all.
+const SHOWN: usize = 100;
+
 /// Checks the files, and those behind an unreadable one too.
 ///
 /// # Errors
@@ -46,7 +49,14 @@ pub fn run(arguments: &Arguments, console: &mut Console<'_>) -> Result<Verdict> 
             Err(failed) => {
                 wrong += 1;
                 if !arguments.json {
-                    console.say(render(&failed.diagnostics, &failed.sources, console.color) + "\n")?;
+                    let shown = &failed.diagnostics[..failed.diagnostics.len().min(SHOWN)];
+                    let rest = failed.diagnostics.len() - shown.len();
+                    let rest = if rest > 0 {
+                        format!("\n.. and {} in {}\n", counted(rest, "more mistake"), text.name)
+                    } else {
+                        String::new()
+                    };
+                    console.say(render(shown, &failed.sources, console.color) + &rest + "\n")?;
                 }
                 mistakes.extend(failed.diagnostics.iter().map(|d| as_json(d, &failed.sources)));
             }

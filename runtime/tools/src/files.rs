@@ -1,6 +1,7 @@
 //! The family files that a command line names: files, folders with `*.mgraph` somewhere below, `-` for standard input.
 
 use std::{
+    collections::HashSet,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -27,7 +28,7 @@ pub enum Place {
     File(PathBuf),
 }
 
-/// Folders replaced by the files below them, in order of names. Links to folders are not followed, so there is an end.
+/// Folders replaced by the files below them, in order of names; what is named twice is there once. Links to folders are not followed, so there is an end.
 ///
 /// # Errors
 /// A folder that cannot be read or that has no `.mgraph` file.
@@ -48,6 +49,11 @@ pub fn places(arguments: &[PathBuf]) -> Result<Vec<Place>> {
             places.push(Place::File(argument.clone()));
         }
     }
+    let mut seen = HashSet::new();
+    places.retain(|place| match place {
+        Place::Input => seen.insert(None),
+        Place::File(path) => seen.insert(Some(fs::canonicalize(path).unwrap_or_else(|_| path.clone()))),
+    });
     Ok(places)
 }
 
@@ -124,6 +130,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let told = || format!("{}: this file cannot be written", path.display());
     let Ok(path) = fs::canonicalize(path) else { return fs::write(path, bytes).with_context(told) };
     let old = fs::metadata(&path).with_context(told)?;
+    if old.is_file() && old.permissions().readonly() {
+        bail!("{}: this file is read-only, and stays as it is", path.display());
+    }
     if !old.is_file() {
         // A device, such as `/dev/stdout`, is written to and not replaced.
         return fs::write(path, bytes).with_context(told);

@@ -106,6 +106,9 @@ fn check_name(name: &str) -> Result<()> {
     if syn::parse_str::<syn::Ident>(name).is_err() {
         bail!("`{name}` cannot name a family: it is a word of Rust, and the family becomes a module of its name");
     }
+    if mgraph_dsl::parser::RESERVED.contains(&name) {
+        bail!("`{name}` cannot name a family: it is a word of the language, and reserved");
+    }
     if let Err(failed) = mgraph_dsl::compile_text("", &FAMILY.replace(NAME, name)) {
         let why = failed.diagnostics.first().map(|d| d.message.clone()).unwrap_or_default();
         bail!("`{name}` cannot name a family: {why}");

@@ -241,11 +241,37 @@ fn new_family_refuses_names_that_cannot_be_one() {
         ("a-b", "small letters"),
         ("", "small letters"),
         ("try", "a word of Rust"),
-        ("config", "expected a name"),
+        ("config", "a word of the language"),
+        ("model", "a word of the language"),
     ] {
         refused(&["new", "family", name, "--mgraph", &root().display().to_string()], &[says]);
     }
     refused(&["new", "family", "pocket", "--at", "/nowhere/x", "--mgraph", "/"], &["no clone of mgraph"]);
+}
+
+#[test]
+fn a_file_named_twice_is_checked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.mgraph");
+    let ops: String = (0..150).map(|n| format!("op same{n}(x: F[N]) -> F[N] {{ y }}\n")).collect();
+    fs::write(&path, format!("family bad for \"bad\"\n{ops}")).unwrap();
+    let (file, folder) = (path.display().to_string(), folder.path().display().to_string());
+    let (verdict, out) = tried(&["check", &file, &folder, &file], "");
+    assert_eq!(verdict.unwrap(), Verdict::Found);
+    assert_eq!(out.matches("mg0").count(), 100, "{out}");
+    assert!(out.contains(".. and 51 more mistakes in") && out.contains("\n151 mistakes; "), "{out}");
+}
+
+#[test]
+fn a_read_only_file_is_not_formatted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.mgraph");
+    fs::write(&path, "family   my for \"my\"\n").unwrap();
+    let mut permissions = fs::metadata(&path).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&path, permissions).unwrap();
+    refused(&["fmt", &path.display().to_string()], &["this file is read-only"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "family   my for \"my\"\n");
 }
 
 /// What `head` does to `mlxcel expand .. | head`.

@@ -77,7 +77,9 @@ fn graphviz(dot: &str, format: &str, path: &Path) -> Result<Vec<u8>> {
     });
     let output = output.context("waiting for Graphviz's `dot`")?;
     if !output.status.success() {
-        bail!("Graphviz's `dot` failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = if said.trim().is_empty() { "it says nothing more" } else { said.trim() };
+        bail!("Graphviz's `dot` failed ({}): {said}", output.status);
     }
     match written {
         Ok(Ok(())) => Ok(output.stdout),
