@@ -65,7 +65,11 @@ fn folder(name: &str) -> std::path::PathBuf {
 }
 
 fn family_texts() -> Vec<(String, String)> {
-    let entries = std::fs::read_dir(folder("../models/families")).expect("part of the repository");
+    texts_in("../models/families")
+}
+
+fn texts_in(place: &str) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(folder(place)).expect("part of the repository");
     let paths = entries.map(|entry| entry.expect("a readable folder").path());
     let families = paths.filter(|path| path.extension().is_some_and(|end| end == "mgraph"));
     families.map(|path| (path.display().to_string(), std::fs::read_to_string(path).expect("a readable file"))).collect()
@@ -73,8 +77,9 @@ fn family_texts() -> Vec<(String, String)> {
 
 #[test]
 fn every_family_is_right() {
-    let families = family_texts();
+    let mut families = family_texts();
     assert!(families.len() >= 6);
+    families.extend(["../tests/families", "../examples/own-family/families"].into_iter().flat_map(texts_in));
     for (name, text) in families {
         if let Err(failed) = compile_text(&name, &text) {
             panic!("{failed}");

@@ -27,15 +27,19 @@ impl Lowering<'_, '_> {
             LoadKind::Bool(b) if *b == positive => return Vec::new(),
             LoadKind::Binary(LoadBinary::And, a, b) if positive => return self.both(a, b, positive),
             LoadKind::Binary(LoadBinary::Or, a, b) if !positive => return self.both(a, b, positive),
-            LoadKind::Binary(op, a, b) => {
-                let Some(opposite) = negated(*op) else { return leaf() };
-                let text = |op| {
-                    let kind = LoadKind::Binary(op, a.clone(), b.clone());
-                    self.text(&Load { kind, ty: LoadType::Bool, span: condition.span })
-                };
-                let (yes, no) = (text(*op), text(opposite));
-                return vec![if positive { (yes, no) } else { (no, yes) }];
+            // `c == false` is `!c`.
+            LoadKind::Binary(op @ (LoadBinary::Equal | LoadBinary::NotEqual), a, b) if a.ty == LoadType::Bool => {
+                let same = *op == LoadBinary::Equal;
+                match (&a.kind, &b.kind) {
+                    (LoadKind::Bool(constant), _) => return self.literals(b, positive == (same == *constant)),
+                    (_, LoadKind::Bool(constant)) => return self.literals(a, positive == (same == *constant)),
+                    _ => return self.compared(condition, (*op, a, b), positive),
+                }
             }
+            LoadKind::Binary(op, a, b) if negated(*op).is_some() => {
+                return self.compared(condition, (*op, a, b), positive);
+            }
+            LoadKind::Binary(..) => return leaf(),
             LoadKind::Config(path) => self.checker.config.defined_as(path).cloned(),
             LoadKind::Local(local) => self.checker.locals[local.0 as usize].value.clone(),
             LoadKind::Member(field) => match self.home {
@@ -48,6 +52,21 @@ impl Lowering<'_, '_> {
             Some(value) => self.literals(&value, positive),
             None => leaf(),
         }
+    }
+
+    /// The fact of a comparison and its negation, a negated comparison turned around.
+    fn compared(
+        &self,
+        condition: &Load,
+        (op, a, b): (LoadBinary, &Load, &Load),
+        positive: bool,
+    ) -> Vec<(String, String)> {
+        let text = |op| {
+            let kind = LoadKind::Binary(op, Box::new(a.clone()), Box::new(b.clone()));
+            self.text(&Load { kind, ty: LoadType::Bool, span: condition.span })
+        };
+        let (yes, no) = (text(op), negated(op).map_or_else(|| format!("!{}", text(op)), text));
+        vec![if positive { (yes, no) } else { (no, yes) }]
     }
 
     fn both(&self, a: &Load, b: &Load, positive: bool) -> Vec<(String, String)> {

@@ -89,7 +89,29 @@ impl Lowering<'_, '_> {
             ast::Statement::Assign { name, value } => self.assign(name, value),
             ast::Statement::Push { list, value } => self.push_to(list, value),
             ast::Statement::For { index, item, iterable, body } => self.for_loop(index.as_ref(), item, iterable, body),
-            ast::Statement::If(expr) | ast::Statement::Effect(expr) => self.expr(expr).map(drop),
+            ast::Statement::If(expr) | ast::Statement::Effect(expr) => {
+                let item = self.expr(expr)?;
+                let help = match &expr.kind {
+                    ExprKind::If { .. } => "give it a name with `let`, or assign in its arms: `x = ..;`",
+                    ExprKind::Call { .. } => {
+                        "give it a name with `let`; a call that is made for what it does to a state is `let _ = ..;`"
+                    }
+                    _ => "give it a name with `let`, or assign it: `x = ..;`",
+                };
+                self.unread(&item, expr, help)
+            }
+        }
+    }
+
+    /// An error where a value is given to nobody. A probe is an act of its own.
+    pub fn unread(&mut self, item: &Item, expr: &ast::Expr, help: &str) -> Checked<()> {
+        match (item, &expr.kind) {
+            (Item::Unit, _) | (_, ExprKind::Probe { .. }) => Ok(()),
+            (Item::Poison, _) => Err(Reported),
+            (item, _) => {
+                let message = format!("nobody reads this value, {}", self.describe(item));
+                Err(self.error(Diagnostic::new(Code::TypeMismatch, expr.span, message).help(help)))
+            }
         }
     }
 
@@ -287,7 +309,7 @@ impl Lowering<'_, '_> {
                 return self.fail(
                     Code::TypeMismatch,
                     span,
-                    "an `if` without `else` has no value: end its body with `;`",
+                    "an `if` without `else` has no value: assign in its body, `x = ..;`",
                 );
             }
             Item::Unit

@@ -202,7 +202,12 @@ impl Lowering<'_, '_> {
             (Item::Unit, _) => {
                 return self.fail(Code::TypeMismatch, end, "the body has no value, but a result is declared");
             }
-            (_, []) => self.values_of(item, end)?.into_iter().take(0).collect(),
+            (item, []) => {
+                if let Some(value) = &body.value {
+                    self.unread(item, value, "declare the result of the function: `-> F[..]`")?;
+                }
+                Vec::new()
+            }
             _ => self.values_of(item, end)?,
         };
         if results.len() != types.len() {

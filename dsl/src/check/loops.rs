@@ -177,9 +177,12 @@ impl Lowering<'_, '_> {
         assigned_in(body, &mut BTreeSet::new(), &mut assigned);
         let (pushed, turn) = self.turn((index, item), &head, assigned, |this| {
             this.turns.push(Turn { region: this.regions.len(), pushed: Vec::new() });
-            let result = this.body(body);
+            let result = this.body(body).and_then(|item| match &body.value {
+                Some(value) => this.unread(&item, value, "assign it, `x = ..;`, or collect it: `[.. for i in ..]`"),
+                None => Ok(()),
+            });
             let turn = this.turns.pop();
-            result.map(|_| turn.map(|turn| turn.pushed).unwrap_or_default())
+            result.map(|()| turn.map(|turn| turn.pushed).unwrap_or_default())
         })?;
         let items: Vec<ValueId> = pushed.iter().map(|(_, item)| *item).collect();
         let lists = self.close(head, turn, first_local, &items)?;

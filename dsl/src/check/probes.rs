@@ -4,7 +4,7 @@
 //! could come out the same must stand in arms that exclude each other. All graphs count as one call, because the
 //! runtime runs `embed`, `merge` and `forward` in one piece.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use crate::{
     diagnostic::{Code, Diagnostic},
@@ -47,6 +47,8 @@ struct Walk<'p> {
     occurrences: Vec<Occurrence>,
     errors: Vec<Diagnostic>,
     loops: Vec<usize>,
+    /// Those of `loops` whose variable is an item of a list.
+    over_lists: Vec<usize>,
     next: usize,
     arms: Vec<(String, bool)>,
 }
@@ -68,6 +70,7 @@ pub(crate) fn repeated(program: &Program) -> Vec<Diagnostic> {
         occurrences: Vec::new(),
         errors: Vec::new(),
         loops: Vec::new(),
+        over_lists: Vec::new(),
         next: 0,
         arms: Vec::new(),
     };
@@ -146,14 +149,15 @@ impl<'p> Walk<'p> {
                 self.region(&function.body, &mut inner);
             }
             Statement::If { condition, then, otherwise, .. } => {
-                let which = match config_text(condition) {
+                let (plain, positive) = without_not(condition);
+                let which = match config_text(&plain) {
                     Some(text) => text,
                     None => {
                         self.next += 1;
                         format!("#{}", self.next)
                     }
                 };
-                for (region, arm) in [(then, true), (otherwise, false)] {
+                for (region, arm) in [(then, positive), (otherwise, !positive)] {
                     self.arms.push((which.clone(), arm));
                     self.region(region, &mut names.clone());
                     self.arms.pop();
@@ -173,6 +177,7 @@ impl<'p> Walk<'p> {
                             _ => Symbol::Text,
                         };
                         inner.locals.insert(*variable, vec![item]);
+                        self.over_lists.push(turn);
                     }
                     LoopOver::Children { item, array } => {
                         if let Some((child, arguments)) = self.children(array, turn, names) {
@@ -275,12 +280,17 @@ impl<'p> Walk<'p> {
             );
         }
         if self.loops.iter().any(|turn| !turns.contains(turn)) {
+            let missing = self.loops.iter().filter(|turn| !turns.contains(turn));
+            let over_list = missing.clone().all(|turn| self.over_lists.contains(turn)) && shown.contains("{..}");
+            let (label, help) = match over_list {
+                true => (
+                    "the items of a list may be equal",
+                    "put the place into the name: `for n, i in list` counts the turns, `\"layer.{n}\"`",
+                ),
+                false => ("the same name each time", "put the loop's variable into the name, such as `\"layer.{i}\"`"),
+            };
             let message = format!("the probe {shown:?} occurs in every turn of a loop");
-            self.errors.push(
-                Diagnostic::new(Code::RepeatedProbe, span, message)
-                    .label("the same name each time")
-                    .help("put the loop's variable into the name, such as `\"layer.{i}\"`"),
-            );
+            self.errors.push(Diagnostic::new(Code::RepeatedProbe, span, message).label(label).help(help));
         }
         self.occurrences.push(Occurrence { shown, tokens, arms: self.arms.clone(), span });
     }
@@ -317,6 +327,39 @@ fn given(function: &Function, arguments: &[Argument], names: &Names<'_>) -> Hash
             Argument::Value(_) => None,
         })
         .collect()
+}
+
+/// What a condition asks, and whether it holds where that does: `!c`, `c == false` and `a != b` ask what `c` and `a == b` do.
+fn without_not(condition: &Load) -> (Cow<'_, Load>, bool) {
+    let Load { kind, ty, span } = condition;
+    let turned = |op, a: &Load, b: &Load| {
+        let kind = LoadKind::Binary(op, Box::new(a.clone()), Box::new(b.clone()));
+        (Cow::Owned(Load { kind, ty: ty.clone(), span: *span }), false)
+    };
+    match kind {
+        LoadKind::Unary(LoadUnary::Not, inner) => {
+            let (plain, positive) = without_not(inner);
+            (plain, !positive)
+        }
+        LoadKind::Binary(op @ (LoadBinary::Equal | LoadBinary::NotEqual), a, b) => {
+            let same = *op == LoadBinary::Equal;
+            match (&a.kind, &b.kind) {
+                (LoadKind::Bool(constant), _) => {
+                    let (plain, positive) = without_not(b);
+                    (plain, positive == (same == *constant))
+                }
+                (_, LoadKind::Bool(constant)) => {
+                    let (plain, positive) = without_not(a);
+                    (plain, positive == (same == *constant))
+                }
+                _ if same => (Cow::Borrowed(condition), true),
+                _ => turned(LoadBinary::Equal, a, b),
+            }
+        }
+        LoadKind::Binary(LoadBinary::GreaterEqual, a, b) => turned(LoadBinary::Less, a, b),
+        LoadKind::Binary(LoadBinary::Greater, a, b) => turned(LoadBinary::LessEqual, a, b),
+        _ => (Cow::Borrowed(condition), true),
+    }
 }
 
 /// The text of a condition that only looks at the config.

@@ -12,6 +12,9 @@ use crate::{
     source::Span,
 };
 
+/// How deep the aliases of types stand in each other.
+const MAX_ALIASES: usize = 16;
+
 /// What a written type stands for.
 #[derive(Debug, Clone)]
 pub(crate) enum Written {
@@ -144,6 +147,30 @@ impl Lowering<'_, '_> {
         }
     }
 
+    /// Whether opening the alias `name` leads back to it.
+    fn contains_itself(&self, name: &str) -> bool {
+        let mut seen: Vec<&str> = Vec::new();
+        let mut open = vec![name];
+        while let Some(at) = open.pop() {
+            let Some(alias) = self.checker.items.types.get(at) else { continue };
+            let mut parts = vec![&alias.ty];
+            while let Some(part) = parts.pop() {
+                match &part.kind {
+                    ast::TypeKind::Tuple(items) => parts.extend(items),
+                    ast::TypeKind::List { item, .. } => parts.push(item),
+                    ast::TypeKind::Named { name: inner, .. } if inner.node == name => return true,
+                    ast::TypeKind::Named { name: inner, .. } => {
+                        if !seen.contains(&inner.node.as_str()) {
+                            seen.push(&inner.node);
+                            open.push(&inner.node);
+                        }
+                    }
+                }
+            }
+        }
+        false
+    }
+
     fn named_type(
         &mut self,
         name: &ast::Name,
@@ -173,11 +200,17 @@ impl Lowering<'_, '_> {
         }
         let alias = self.sees_config.then(|| self.checker.items.types.get(word).copied()).flatten();
         match (alias, shape) {
-            (Some(alias), None) if depth < 16 => {
+            (Some(alias), None) if depth < MAX_ALIASES => {
                 self.name_used(name.span, alias.name.span);
                 self.written_at(&alias.ty, depth + 1)
             }
-            (Some(_), None) => self.fail(Code::RecursiveDefinition, span, format!("the type `{word}` contains itself")),
+            (Some(_), None) if self.contains_itself(word) => {
+                self.fail(Code::RecursiveDefinition, span, format!("the type `{word}` contains itself"))
+            }
+            (Some(_), None) => {
+                let message = format!("types stand in each other more than {MAX_ALIASES} deep here");
+                self.fail(Code::NestedTooDeep, span, message)
+            }
             (Some(_), Some(_)) => {
                 self.fail(Code::TypeMismatch, span, format!("the type `{word}` has its dims already"))
             }

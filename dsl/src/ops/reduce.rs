@@ -59,6 +59,10 @@ fn reduce(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
     let (operand, ty) = lowering.tensor(x)?;
     let axes = match &axis.kind {
         ExprKind::List(_) => {
+            if matches!(&axis.kind, ExprKind::List(items) if items.is_empty()) {
+                let message = format!("`{}` over no axis leaves `x` as it is", call.name);
+                return lowering.fail(Code::BadAxis, axis.span, message);
+            }
             let list = lowering.load(axis)?;
             let LoadKind::List(items) = &list.kind else {
                 return lowering.fail(Code::BadAxis, axis.span, "the axes are a list of integer literals");
