@@ -147,6 +147,11 @@ fn lookup<'v>(object: &'v Value, key: &str) -> Option<&'v Value> {
     key.split('.').try_fold(object, |value, step| value.as_object()?.get(step)).filter(|v| !v.is_null())
 }
 
+/// Whether the dotted key is there and null.
+fn is_null(object: &Value, key: &str) -> bool {
+    key.split('.').try_fold(object, |value, step| value.as_object()?.get(step)).is_some_and(Value::is_null)
+}
+
 static EMPTY: Value = Value::Null;
 
 impl<'a> Resolver<'a> {
@@ -283,7 +288,8 @@ impl<'a> Resolver<'a> {
         let present = entries.filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str());
         let present: Vec<&str> = present.collect();
         let near = field.keys.iter().find_map(|key| suggest(key, present.iter().copied())).map(str::to_owned);
-        FaultKind::NoValue { keys: field.keys.clone(), section, near }
+        let null = field.keys.iter().find(|key| is_null(place.object, key)).cloned();
+        FaultKind::NoValue { keys: field.keys.clone(), section, near, null }
     }
 
     fn field_type(&self, ty: &FieldType) -> Result<json::Accepted, LoadError> {

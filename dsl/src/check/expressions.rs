@@ -171,7 +171,13 @@ impl Lowering<'_, '_> {
                 let item = self.expr(value)?;
                 let Item::Child(child) = item else {
                     let found = self.describe(&item);
-                    return self.fail(Code::NotCallable, callee.span, format!("{found} has no functions"));
+                    let mut error =
+                        Diagnostic::new(Code::NotCallable, callee.span, format!("{found} has no functions"));
+                    if self.op(&name.node).is_some() || ops::primitive(&name.node).is_some() {
+                        let name = &name.node;
+                        error = error.help(format!("an op is called with its tensor as an argument: `{name}(..)`"));
+                    }
+                    return Err(self.error(error));
                 };
                 match self.child_field(&child, &name.node, name.span)? {
                     Some(Item::Child(inner)) => self.call_block(inner, "", arguments, span),
@@ -187,11 +193,21 @@ impl Lowering<'_, '_> {
                     }
                 }
             }
-            _ => self.fail(
-                Code::NotCallable,
-                callee.span,
-                "this cannot be called: only ops, blocks and their functions can",
-            ),
+            other => {
+                let message = "this cannot be called: only ops, blocks and their functions can";
+                let mut error = Diagnostic::new(Code::NotCallable, callee.span, message);
+                if let ExprKind::Subscript { value, .. } = other
+                    && let ExprKind::Name(array) = &value.kind
+                    && let Home::Block(block) = self.home
+                    && self.find(array).is_none()
+                    && self.checker.field_id(block, array).is_some()
+                {
+                    error = error.help(format!(
+                        "the blocks of an array are called in a loop, `for item in {array} {{ x = item(x); }}`"
+                    ));
+                }
+                Err(self.error(error))
+            }
         }
     }
 

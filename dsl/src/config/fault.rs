@@ -20,6 +20,8 @@ pub enum FaultKind {
         keys: Vec<String>,
         section: Option<String>,
         near: Option<String>,
+        /// One of the keys is there, and is null.
+        null: Option<String>,
     },
     /// None of a section's objects is present, and the field has no default.
     NoSection {
@@ -80,11 +82,14 @@ impl fmt::Display for Shown<'_> {
         write!(f, "{}: ", self.file)?;
         match kind {
             FaultKind::NotAnObject(found) => write!(f, "expected a JSON object, found {found}"),
-            FaultKind::NoValue { keys, section, near } => {
+            FaultKind::NoValue { keys, section, near, null } => {
                 write!(f, "`{field}` has no value: no key {}", quoted(keys))?;
                 match section {
                     Some(section) => write!(f, " in section {section:?}")?,
                     None => write!(f, " at the top level")?,
+                }
+                if let Some(null) = null {
+                    write!(f, " holds a value: {null:?} is null")?;
                 }
                 match near {
                     Some(near) => write!(f, "; did you mean the key {near:?} that is there?"),

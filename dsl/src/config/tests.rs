@@ -108,7 +108,7 @@ fn all_faults_at_once_and_none_twice() {
     assert_eq!(
         told,
         [
-            "config.json: `hidden` has no value: no key \"hidden_size\" at the top level; did you mean the key \"hidden_sizes\" that is there?",
+            "config.json: `hidden` has no value: no key \"hidden_size\" at the top level holds a value: \"hidden_size\" is null; did you mean the key \"hidden_sizes\" that is there?",
             "config.json: `act` (key \"hidden_act\") is \"gelu_pytorch_tan\"; expected \"silu\" or \"gelu_pytorch_tanh\"; did you mean \"gelu_pytorch_tanh\"?",
             "config.json: `vit.taps` (key \"vision_config.vit_layers\"), item 0, is -28; expected an index from -27 to 26",
         ]

@@ -130,9 +130,10 @@ fn hint(expected: &[Rule], found: &Found<'_>) -> Option<String> {
         (["*", _], "*") => {
             "there is no power operator: `x * x` is a square, and `pow(x, y)` takes numbers known at load"
         }
+        (_, "{") if has(Rule::ended) || has(Rule::semi) => {
+            "statements in braces stand behind `if`, `else` and `for`; there is no `while`"
+        }
         (_, "as") if after_expression => "a cast is a call, `f32(x)`",
-        (_, "?") if after_expression => "a choice is `if c { a } else { b }`, or `select(c, a, b)` of tensors",
-        (["while", _], _) => "loops run over ranges and lists that are known at load: `for i in 0..n { .. }`",
         (_, "=") if has(Rule::statement) => "only a whole variable is assigned, `name = value;`; equality is `==`",
         (_, "=") if after_expression => "equality is `==`",
         (_, ":") if has(Rule::equals) => "a `let` has no type: it has that of its value",

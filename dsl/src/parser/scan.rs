@@ -178,6 +178,7 @@ impl Scanner<'_> {
         let help = match character {
             '\'' => Some("strings are written with `\"`"),
             '^' => Some("powers are products, or `pow(x, y)` of load numbers"),
+            '?' => Some("a choice is `if c { a } else { b }`, or `select(c, a, b)` by a bool tensor"),
             '~' => Some("negation is `!`"),
             '#' => Some("comments begin with `//`"),
             _ if character.is_alphabetic() => Some("names are ASCII"),
