@@ -58,6 +58,8 @@ pub(crate) struct BlockEntry<'a> {
     functions: Vec<FunctionEntry<'a>>,
     complete: bool,
     stateful: bool,
+    /// Whether the block or one inside it has a stored tensor.
+    stored: bool,
     count: u64,
 }
 
@@ -215,6 +217,7 @@ impl<'a> Checker<'a> {
             functions: Vec::new(),
             complete: false,
             stateful: false,
+            stored: false,
             count: 1,
         });
         if self.block_depth >= MAX_NESTING {
@@ -239,6 +242,7 @@ impl<'a> Checker<'a> {
         self.block_depth -= 1;
         self.check_stored_paths(id);
         self.blocks[id.0 as usize].stateful = self.holds_state(id);
+        self.blocks[id.0 as usize].stored = self.blocks[id.0 as usize].fields.iter().any(|f| f.is_stored(self));
         let fields = self.blocks[id.0 as usize].fields.clone();
         self.blocks[id.0 as usize].count = self.block_count(block.name, block.span, &fields);
         for member in block.members {
@@ -560,8 +564,7 @@ impl FieldEntry {
             FieldKind::Tensor(_) | FieldKind::Matrix(_) => true,
             FieldKind::State(_) | FieldKind::Let(_) | FieldKind::Derived { .. } => false,
             FieldKind::Child { block, .. } | FieldKind::Children { block, .. } => {
-                let fields = &checker.blocks[block.0 as usize].fields;
-                fields.iter().any(|f| f.is_stored(checker))
+                checker.blocks[block.0 as usize].stored
             }
         }
     }
