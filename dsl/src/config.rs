@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 
 pub use fault::{ConfigFault, FaultKind, Mismatch};
-pub use report::{Fate, Outcome, Row, report};
+pub use report::{Fate, Outcome, Row, report, unread};
 
 use crate::{
     diagnostic::suggest,
@@ -112,6 +112,7 @@ pub fn resolve(program: &Program, config: &Value, limits: &[(String, i64)]) -> R
         resolved: Resolved::default(),
         unknown: BTreeSet::new(),
         known_limits: Vec::new(),
+        no_objects: BTreeSet::new(),
         faults: Vec::new(),
     };
     if !config.is_object() {
@@ -139,12 +140,43 @@ struct Resolver<'a> {
     /// Fields that have no value because of a fault already told.
     unknown: BTreeSet<ConfigPath>,
     known_limits: Vec<String>,
+    /// Keys that were told to hold no object.
+    no_objects: BTreeSet<String>,
     faults: Vec<ConfigFault>,
 }
 
-/// The value of a dotted key below `object`; null is no value.
-fn lookup<'v>(object: &'v Value, key: &str) -> Option<&'v Value> {
-    key.split('.').try_fold(object, |value, step| value.as_object()?.get(step)).filter(|v| !v.is_null())
+/// A dotted key leads through `key`, which holds no object.
+#[derive(Debug, Clone, Copy)]
+struct Blocked<'v> {
+    key: &'v str,
+    found: &'v Value,
+}
+
+/// The value of a dotted key below `object`; null is no value, on the way as at the end.
+fn lookup<'v>(object: &'v Value, key: &'v str) -> Result<Option<&'v Value>, Blocked<'v>> {
+    let (mut value, mut passed) = (object, 0usize);
+    for step in key.split('.') {
+        value = match value {
+            Value::Object(entries) => match entries.get(step) {
+                None => return Ok(None),
+                Some(inner) => inner,
+            },
+            Value::Null => return Ok(None),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return Err(Blocked { key: key.get(..passed.saturating_sub(1)).unwrap_or(key), found: value });
+            }
+        };
+        passed += step.len() + 1;
+    }
+    Ok(Some(value).filter(|v| !v.is_null()))
+}
+
+/// As [`lookup`], for a key of a section; what is not null is an object.
+fn object<'v>(root: &'v Value, key: &'v str) -> Result<Option<&'v Value>, Blocked<'v>> {
+    match lookup(root, key)? {
+        Some(found) if !found.is_object() => Err(Blocked { key, found }),
+        found => Ok(found),
+    }
 }
 
 /// Whether the dotted key is there and null.
@@ -205,6 +237,14 @@ impl<'a> Resolver<'a> {
         self.unknown.insert(path.clone());
     }
 
+    /// A key on the way holds no object: told once for each key, whatever is read below it.
+    fn no_object(&mut self, path: &ConfigPath, key: String, found: &Value) {
+        if self.no_objects.insert(key.clone()) {
+            self.fault(path, FaultKind::NoObject { key, found: json::shown(found) });
+        }
+        self.unknown.insert(path.clone());
+    }
+
     fn holds(&mut self, condition: Option<&Load>, path: &ConfigPath) -> bool {
         let Some(condition) = condition else { return true };
         match truth(condition, &self.names()) {
@@ -225,14 +265,20 @@ impl<'a> Resolver<'a> {
             }
             return;
         }
-        let filled = |key: &'a String| {
-            let object = lookup(self.root, key)?;
-            object.as_object().is_some_and(|o| !o.is_empty()).then_some((key, object))
-        };
-        let place = match section.keys.iter().find_map(filled) {
-            Some((key, object)) => Place { object, key: Some(key), tried: &section.keys },
-            None => Place { object: &EMPTY, key: None, tried: &section.keys },
-        };
+        let mut place = Place { object: &EMPTY, key: None, tried: &section.keys };
+        for key in &section.keys {
+            match object(self.root, key) {
+                Err(blocked) => {
+                    self.no_object(&path, blocked.key.to_owned(), blocked.found);
+                    return self.forget(&section.settings);
+                }
+                Ok(Some(object)) if object.as_object().is_some_and(|entries| !entries.is_empty()) => {
+                    place = Place { object, key: Some(key), tried: &section.keys };
+                    break;
+                }
+                Ok(_) => {}
+            }
+        }
         self.settings(&section.settings, &place);
     }
 
@@ -253,7 +299,17 @@ impl<'a> Resolver<'a> {
             return;
         }
         let full = |key: &str| place.key.map_or_else(|| key.to_owned(), |section| format!("{section}.{key}"));
-        let present = field.keys.iter().find_map(|key| Some((full(key), lookup(place.object, key)?)));
+        let mut present = None;
+        for key in &field.keys {
+            match lookup(place.object, key) {
+                Err(blocked) => return self.no_object(&field.path, full(blocked.key), blocked.found),
+                Ok(None) => {}
+                Ok(Some(value)) => {
+                    present = Some((full(key), value));
+                    break;
+                }
+            }
+        }
         let ty = match self.field_type(&field.ty) {
             Ok(ty) => ty,
             Err(error) => return self.failed(&field.path, error),

@@ -28,6 +28,11 @@ pub enum FaultKind {
         keys: Vec<String>,
         sections: Vec<String>,
     },
+    /// What is read below `key` has no place: the key holds `found`.
+    NoObject {
+        key: String,
+        found: String,
+    },
     Value {
         origin: Origin,
         mismatch: Mismatch,
@@ -55,6 +60,7 @@ impl ConfigFault {
             FaultKind::NotAnObject(_)
             | FaultKind::NoValue { .. }
             | FaultKind::NoSection { .. }
+            | FaultKind::NoObject { .. }
             | FaultKind::Value { .. }
             | FaultKind::Evaluation { .. }
             | FaultKind::UnknownLimit { .. } => Code::ConfigField,
@@ -102,6 +108,9 @@ impl fmt::Display for Shown<'_> {
                 quoted(keys),
                 quoted(sections),
             ),
+            FaultKind::NoObject { key, found } => {
+                write!(f, "`{field}` is read below key {key:?}, which is {found}; expected an object or null")
+            }
             FaultKind::Value { origin, mismatch } => {
                 let Mismatch { found, expected, near, item } = mismatch;
                 write!(f, "`{field}` ({origin})")?;

@@ -1,6 +1,6 @@
 //! How a config was read: every setting of the family in file order, with what became of it. For people; nothing computes from it.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 
@@ -35,8 +35,6 @@ pub enum Fate {
     /// An earlier key won.
     Later,
     NotThere,
-    /// It holds this, which has no keys of its own.
-    NoObject(String),
     Empty,
 }
 
@@ -46,7 +44,6 @@ impl fmt::Display for Fate {
             Fate::Chosen => f.write_str("chosen"),
             Fate::Later => f.write_str("there, but an earlier key was chosen"),
             Fate::NotThere => f.write_str("not there"),
-            Fate::NoObject(value) => write!(f, "is {value}, no object"),
             Fate::Empty => f.write_str("is empty"),
         }
     }
@@ -57,6 +54,33 @@ pub fn report(program: &Program, config: &Value, resolved: &Resolved) -> Vec<Row
     let mut reporter = Reporter { program, config, resolved, rows: Vec::new() };
     reporter.settings(&program.config);
     reporter.rows
+}
+
+/// The dotted keys of `config` that hold something, and that the family did not read; those in `known` somebody else reads.
+pub fn unread(config: &Value, resolved: &Resolved, known: &[&str]) -> Vec<String> {
+    let origins = resolved.values.values().map(|held| &held.origin);
+    let read = origins.filter_map(|origin| match origin {
+        Origin::Key(key) => Some(key.as_str()),
+        Origin::Otherwise | Origin::Let | Origin::LimitDefault | Origin::LimitGiven => None,
+    });
+    let read: BTreeSet<&str> = read.chain(known.iter().copied()).collect();
+    let mut keys = Vec::new();
+    add_unread(config, "", &read, &mut keys);
+    keys
+}
+
+fn add_unread(value: &Value, key: &str, read: &BTreeSet<&str>, keys: &mut Vec<String>) {
+    match value {
+        _ if read.contains(key) => {}
+        Value::Null => {}
+        Value::Object(entries) => {
+            for (name, inner) in entries {
+                let below = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                add_unread(inner, &below, read, keys);
+            }
+        }
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => keys.push(key.to_owned()),
+    }
 }
 
 struct Reporter<'a> {
@@ -88,15 +112,16 @@ impl Reporter<'_> {
         }
         let mut chosen = false;
         let keys = section.keys.iter().map(|key| {
-            let fate = match lookup(self.config, key) {
+            // Behind the chosen key nothing was read, whatever it holds.
+            let object = lookup(self.config, key).ok().flatten().and_then(Value::as_object);
+            let fate = match object {
                 None => Fate::NotThere,
-                Some(Value::Object(object)) if object.is_empty() => Fate::Empty,
-                Some(Value::Object(_)) if chosen => Fate::Later,
-                Some(Value::Object(_)) => {
+                Some(object) if object.is_empty() => Fate::Empty,
+                Some(_) if chosen => Fate::Later,
+                Some(_) => {
                     chosen = true;
                     Fate::Chosen
                 }
-                Some(other) => Fate::NoObject(super::json::shown(other)),
             };
             (key.clone(), fate)
         });
@@ -164,14 +189,14 @@ model {
     #[test]
     fn every_setting_says_what_became_of_it() {
         let program = compile_text("toy.mgraph", FAMILY).unwrap_or_else(|failed| panic!("{failed}"));
-        let config = json!({ "vocab_size": 8, "a": 1, "b": { "depth": 3 }, "c": { "depth": 4 } });
+        let config = json!({ "vocab_size": 8, "a": {}, "b": { "depth": 3 }, "c": { "depth": 4 } });
         let resolved = resolve(&program, &config, &[]).unwrap_or_else(|faults| panic!("{faults:?}"));
         let value = |value, origin, written: Option<&str>| Outcome::Value {
             value,
             origin,
             written: written.map(str::to_owned),
         };
-        let keys = [("a", Fate::NoObject("1".to_owned())), ("b", Fate::Chosen), ("c", Fate::Later)];
+        let keys = [("a", Fate::Empty), ("b", Fate::Chosen), ("c", Fate::Later)];
         let expected = [
             ("vocab", value(Val::Int(8), Origin::Key("vocab_size".to_owned()), None)),
             ("hidden", value(Val::Int(16), Origin::Otherwise, Some("2 * vocab"))),
@@ -183,5 +208,18 @@ model {
         ];
         let expected = expected.map(|(name, outcome)| Row { name: name.to_owned(), outcome });
         assert_eq!(report(&program, &config, &resolved), expected);
+        assert_eq!(unread(&config, &resolved, &[]), ["c.depth"]);
+    }
+
+    #[test]
+    fn keys_that_nobody_read() {
+        let program = compile_text("toy.mgraph", FAMILY).unwrap_or_else(|failed| panic!("{failed}"));
+        let config = json!({
+            "model_type": "toy", "vocab_size": 8, "hidden_sizes": 4, "nothing": null, "list": [{ "a": 1 }],
+            "bent": { "by": 2.0 }, "a": { "depth": 3, "deep": { "er": true } }, "quantization": { "bits": 4 }
+        });
+        let resolved = resolve(&program, &config, &[]).unwrap_or_else(|faults| panic!("{faults:?}"));
+        let keys = unread(&config, &resolved, &["model_type", "quantization"]);
+        assert_eq!(keys, ["hidden_sizes", "list", "bent.by", "a.deep.er"]);
     }
 }
