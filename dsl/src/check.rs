@@ -10,6 +10,7 @@ mod body;
 mod bounds;
 mod calls;
 mod config;
+mod constants;
 mod dims;
 mod expressions;
 mod fields;
@@ -215,6 +216,9 @@ impl<'a> Checker<'a> {
         whole_prelude: bool,
     ) -> Result<Program, Vec<Diagnostic>> {
         self.collect_items(&prelude.items);
+        if let Some(header) = &family.header {
+            self.model_types(header);
+        }
         let config = self.check_config_and_items(&family.items);
         let models: Vec<&ast::Model> =
             family.items.iter().filter_map(|i| if let ast::Item::Model(m) = i { Some(m) } else { None }).collect();

@@ -19,7 +19,7 @@ pub use report::{Fate, Outcome, Row, report, unread};
 use crate::{
     diagnostic::suggest,
     ir::{ConfigField, ConfigPath, FieldType, Load, LoadBinary, LoadKind, Program, Require, Section, Setting},
-    load::{Environment, LoadError, LoadErrorKind, Val, evaluate, truth},
+    load::{Environment, LoadError, LoadErrorKind, Val, constant, evaluate, truth},
 };
 
 /// Where a value came from.
@@ -182,6 +182,29 @@ fn object<'v>(root: &'v Value, key: &'v str) -> Result<Option<&'v Value>, Blocke
 /// Whether the dotted key is there and null.
 fn is_null(object: &Value, key: &str) -> bool {
     key.split('.').try_fold(object, |value, step| value.as_object()?.get(step)).is_some_and(Value::is_null)
+}
+
+/// `ty` with its sizes known; `index` says what an `index(..)` takes.
+fn accepted<E>(ty: &FieldType, index: &impl Fn(&Load) -> Result<json::Accepted, E>) -> Result<json::Accepted, E> {
+    Ok(match ty {
+        FieldType::Dim => json::Accepted::Dim,
+        FieldType::Int => json::Accepted::Int,
+        FieldType::Float => json::Accepted::Float,
+        FieldType::Bool => json::Accepted::Bool,
+        FieldType::Text => json::Accepted::Text,
+        FieldType::OneOf(scalars) => json::Accepted::OneOf(scalars.iter().map(Val::from).collect()),
+        FieldType::Index(count) => index(count)?,
+        FieldType::List(item) => json::Accepted::List(Box::new(accepted(item, index)?)),
+    })
+}
+
+/// What is wrong with a constant in a field of type `ty`, whatever the checkpoint says.
+pub(crate) fn misfit(ty: &FieldType, value: Val) -> Option<Mismatch> {
+    let ty = accepted(ty, &|count| match constant(count)? {
+        Some(Val::Int(n)) => Ok(json::Accepted::Index(n)),
+        _ => Ok::<_, LoadError>(json::Accepted::Int),
+    });
+    json::accept(&ty.ok()?, value).err()
 }
 
 static EMPTY: Value = Value::Null;
@@ -349,21 +372,12 @@ impl<'a> Resolver<'a> {
     }
 
     fn field_type(&self, ty: &FieldType) -> Result<json::Accepted, LoadError> {
-        Ok(match ty {
-            FieldType::Dim => json::Accepted::Dim,
-            FieldType::Int => json::Accepted::Int,
-            FieldType::Float => json::Accepted::Float,
-            FieldType::Bool => json::Accepted::Bool,
-            FieldType::Text => json::Accepted::Text,
-            FieldType::OneOf(scalars) => json::Accepted::OneOf(scalars.iter().map(Val::from).collect()),
-            FieldType::Index(count) => match self.evaluate(count)? {
-                Val::Int(n) => json::Accepted::Index(n),
-                other => {
-                    let kind = LoadErrorKind::Kind { expected: "an integer", found: other.to_string() };
-                    return Err(LoadError::new(count.span, kind));
-                }
-            },
-            FieldType::List(item) => json::Accepted::List(Box::new(self.field_type(item)?)),
+        accepted(ty, &|count| match self.evaluate(count)? {
+            Val::Int(n) => Ok(json::Accepted::Index(n)),
+            other => {
+                let kind = LoadErrorKind::Kind { expected: "an integer", found: other.to_string() };
+                Err(LoadError::new(count.span, kind))
+            }
         })
     }
 

@@ -1,11 +1,13 @@
 //! Load-stage expressions, evaluated: config values, lists, block parameters, dims. Integers are i64 and checked, floats
 //! are f64. Knows the IR and nothing of tensors; sizes of a call come in through [`Environment`].
 
+mod constant;
 mod evaluate;
 mod functions;
 mod size;
 mod value;
 
+pub(crate) use constant::constant;
 pub use evaluate::{Environment, evaluate, truth};
 pub use functions::{FUNCTIONS, Function};
 pub use size::{dim, extent};

@@ -184,7 +184,7 @@ impl<'a> Checker<'a> {
                 let (needed, written) = self.needed(None, condition.as_ref());
                 self.define_section(name, needed, written)?;
                 let settings = settings.iter().filter_map(|s| self.check_setting(s, Some(&name.node)).ok()).collect();
-                let keys = keys.iter().map(|k| k.node.clone()).collect();
+                let keys = self.keys(keys)?;
                 Ok(Setting::Section(Section { name: name.node.clone(), keys, condition, settings }))
             }
             ast::Setting::Field { name, ty, keys, otherwise, condition } => {
@@ -207,6 +207,7 @@ impl<'a> Checker<'a> {
                     // What is said of values that may be absent holds where they exist.
                     Some(needed) if !needed.is_empty() => self.conditional.push((needed, value.clone())),
                     _ => {
+                        lowering.can_hold(&value)?;
                         let before = lowering.facts.len();
                         lowering.believe(&value, true);
                         let (facts, equations) = (lowering.facts.split_off(before), lowering.equations);
@@ -239,15 +240,14 @@ impl<'a> Checker<'a> {
                     lowering.believe(condition, true);
                 }
                 let value = lowering.load(value)?;
-                let value = lowering.coerce(value, &load_type, &format!("the `else` of `{}`", name.node))?;
-                if let (LoadKind::Text(text), Some(options)) = (&value.kind, &options) {
-                    lowering.one_of(text, options, value.span, &format!("the `else` of `{}`", name.node))?;
-                }
+                let what = format!("the `else` of `{}`", name.node);
+                let value = lowering.coerce(value, &load_type, &what)?;
+                lowering.fits(&field_type, &value, &what)?;
                 Some(value)
             }
         };
         let entry = self.unknown(name, load_type, options, section, condition.as_ref());
-        let keys = keys.iter().map(|k| k.node.clone()).collect();
+        let keys = self.keys(keys)?;
         let path = path(section, name);
         if matches!(field_type, FieldType::Dim) {
             self.config.counts.insert(path.clone());
@@ -283,7 +283,9 @@ impl<'a> Checker<'a> {
         }
         let mut lowering = self.in_config(section);
         let value = lowering.load(value)?;
-        let value = lowering.coerce(value, &load_type, &format!("the limit `{}`", name.node))?;
+        let what = format!("the limit `{}`", name.node);
+        let value = lowering.coerce(value, &load_type, &what)?;
+        lowering.fits(&field_type, &value, &what)?;
         let entry = self.unknown(name, load_type, options, section, None);
         let path = path(section, name);
         self.config.counts.insert(path.clone());

@@ -368,7 +368,8 @@ impl Lowering<'_, '_> {
                 };
                 let at = self.load(at)?;
                 let at = self.coerce(at, &LoadType::Int, "an index")?;
-                Ok(Item::Load(load(LoadKind::Index(Box::new(list), Box::new(at)), *item, span)))
+                let found = load(LoadKind::Index(Box::new(list), Box::new(at)), *item, span);
+                Ok(Item::Load(self.computable(found)?))
             }
             (Item::Load(_), _) => self.fail(Code::TypeMismatch, span, "a list is indexed by one integer"),
             (other, _) => {

@@ -128,6 +128,7 @@ impl Lowering<'_, '_> {
     }
 
     pub fn stored(&mut self, source: &ast::StoredAs) -> Checked<Stored> {
+        self.checker.stored_paths(source)?;
         let mut places = Vec::new();
         for place in &source.places {
             let mut parts = Vec::new();

@@ -192,6 +192,7 @@ impl<'a> Checker<'a> {
 
     /// `model as "" | "language_model"`
     pub fn roots(&mut self, source: &ast::StoredAs) -> Checked<Vec<String>> {
+        self.stored_paths(source)?;
         let mut roots = Vec::new();
         for place in &source.places {
             match place.as_slice() {

@@ -172,7 +172,7 @@ impl Lowering<'_, '_> {
                 (LoadBinary::In, LoadType::Bool, a, b)
             }
         };
-        Ok(load(LoadKind::Binary(op_, Box::new(a), Box::new(b)), ty, span))
+        self.computable(load(LoadKind::Binary(op_, Box::new(a), Box::new(b)), ty, span))
     }
 
     /// A config name compared with a constant outside its `one_of` is a typing mistake.
@@ -245,7 +245,7 @@ impl Lowering<'_, '_> {
                 }
             }
         };
-        Ok(load(LoadKind::Call(function, arguments), ty, span))
+        self.computable(load(LoadKind::Call(function, arguments), ty, span))
     }
 
     pub fn load_negate(&mut self, value: Load, span: Span) -> Checked<Load> {

@@ -62,6 +62,7 @@ codes! {
     NotCallable = 0207, "a call of something that cannot be called";
     WrongStage = 0208, "a value that is known too late";
     ListLength = 0209, "a list of tensors without a length";
+    NeverComputed = 0210, "a value that can never be computed";
 
     DimMismatch = 0301, "dims that are not provably equal";
     RankMismatch = 0302, "a wrong number of axes";

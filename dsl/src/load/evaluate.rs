@@ -169,9 +169,7 @@ impl<'a> Evaluation<'a> {
             }
             LoadKind::Index(list, index) => {
                 let list = self.value(list)?.items(list.span)?;
-                let at = self.value(index)?.int(index.span)?;
-                let found = usize::try_from(at).ok().and_then(|at| list.get(at).cloned());
-                found.ok_or(LoadError::new(span, LoadErrorKind::Index { index: at, length: list.len() }))?
+                item_at(&list, self.value(index)?.int(index.span)?, span)?
             }
             LoadKind::Block { lets, value } => {
                 let outside = self.locals.len();
@@ -260,29 +258,40 @@ impl<'a> Evaluation<'a> {
             return Ok(Val::Bool(if decided { first } else { self.value(right)?.truth(right.span)? }));
         }
         let (a, b) = (self.value(left)?, self.value(right)?);
-        match op {
-            LoadBinary::Equal => Ok(Val::Bool(a == b)),
-            LoadBinary::NotEqual => Ok(Val::Bool(a != b)),
-            LoadBinary::In => Ok(Val::Bool(b.items(right.span)?.contains(&a))),
-            LoadBinary::Less | LoadBinary::LessEqual | LoadBinary::Greater | LoadBinary::GreaterEqual => {
-                Ok(Val::Bool(ordered(op, &a, &b, span)?))
-            }
-            LoadBinary::Add
-            | LoadBinary::Subtract
-            | LoadBinary::Multiply
-            | LoadBinary::Divide
-            | LoadBinary::Remainder
-            | LoadBinary::ShiftLeft
-            | LoadBinary::And
-            | LoadBinary::Or => match (&a, &b) {
-                (Val::Int(a), Val::Int(b)) => integers(op, *a, *b, span).map(Val::Int),
-                _ => Ok(Val::Float(floats(op, a.float(left.span)?, b.float(right.span)?))),
-            },
-        }
+        combine(op, (a, left.span), (b, right.span), span)
     }
 }
 
-fn unary(op: LoadUnary, operand: Val, span: Span) -> Result<Val, LoadError> {
+/// Two values and where they stand.
+pub(super) fn combine(op: LoadBinary, left: (Val, Span), right: (Val, Span), span: Span) -> Result<Val, LoadError> {
+    let ((a, left), (b, right)) = (left, right);
+    match op {
+        LoadBinary::And => Ok(Val::Bool(a.truth(left)? && b.truth(right)?)),
+        LoadBinary::Or => Ok(Val::Bool(a.truth(left)? || b.truth(right)?)),
+        LoadBinary::Equal => Ok(Val::Bool(a == b)),
+        LoadBinary::NotEqual => Ok(Val::Bool(a != b)),
+        LoadBinary::In => Ok(Val::Bool(b.items(right)?.contains(&a))),
+        LoadBinary::Less | LoadBinary::LessEqual | LoadBinary::Greater | LoadBinary::GreaterEqual => {
+            Ok(Val::Bool(ordered(op, &a, &b, span)?))
+        }
+        LoadBinary::Add
+        | LoadBinary::Subtract
+        | LoadBinary::Multiply
+        | LoadBinary::Divide
+        | LoadBinary::Remainder
+        | LoadBinary::ShiftLeft => match (&a, &b) {
+            (Val::Int(a), Val::Int(b)) => integers(op, *a, *b, span).map(Val::Int),
+            _ => Ok(Val::Float(floats(op, a.float(left)?, b.float(right)?))),
+        },
+    }
+}
+
+pub(super) fn item_at(items: &[Val], index: i64, span: Span) -> Result<Val, LoadError> {
+    let found = usize::try_from(index).ok().and_then(|at| items.get(at).cloned());
+    found.ok_or(LoadError::new(span, LoadErrorKind::Index { index, length: items.len() }))
+}
+
+pub(super) fn unary(op: LoadUnary, operand: Val, span: Span) -> Result<Val, LoadError> {
     Ok(match (op, operand) {
         (LoadUnary::Negate, Val::Int(n)) => {
             Val::Int(n.checked_neg().ok_or_else(|| LoadError::new(span, LoadErrorKind::Overflow(format!("-({n})"))))?)
