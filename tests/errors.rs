@@ -444,10 +444,33 @@ fn config_shows_where_values_come_from() {
 }
 
 #[test]
+fn config_lists_what_nobody_read() {
+    let dir = checkpoint();
+    edit_config(dir.path(), |c| {
+        c["eos_token_id"] = json!(2);
+        c["hidden_sizes"] = json!(8);
+        c["rope_scaling"] = json!({ "factor": 8.0 });
+    });
+    // Some editors begin a file with a byte order mark.
+    let path = dir.path().join("config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("\u{feff}{text}")).unwrap();
+    let output = mlxcel(&["config", dir.path().to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let unread = text.split_once("not read:").map(|(_, keys)| keys).unwrap_or_default();
+    assert!(unread.contains("hidden_sizes") && unread.contains("rope_scaling.factor"), "{text}");
+    assert!(!unread.contains("eos_token_id") && !unread.contains("model_type"), "{text}");
+}
+
+#[test]
 fn config_faults_are_what_generate_says() {
     let dir = checkpoint();
     edit_config(dir.path(), |c| c["hidden_act"] = json!("gelu"));
     refused(mlxcel(&["config", dir.path().to_str().unwrap()]), &["config.json", "hidden_act", "gelu", "silu"]);
+    edit_config(dir.path(), |c| c["rope_scaling"] = json!("yarn"));
+    refused(mlxcel(&["config", dir.path().to_str().unwrap()]), &["config.json", "rope_scaling", "yarn", "object or null"]);
+    edit_config(dir.path(), |c| c["model_type"] = json!("lama"));
+    refused(mlxcel(&["config", dir.path().to_str().unwrap()]), &["did you mean \"llama\"?", "mlxcel new family"]);
     refused(mlxcel(&["config", "no/such/model"]), &["no/such/model"]);
     refused(mlxcel(&["config", golden().to_str().unwrap(), "--limit", "pictures=2"]), &["pictures"]);
     refused(mlxcel(&["config", golden().to_str().unwrap(), "--limit", "pictures"]), &["NAME=N"]);

@@ -246,13 +246,14 @@ fn collect(shards: &[(String, Opened)], tensors: &mut BTreeMap<String, StoredTen
 }
 
 /// Reads a JSON object; `None` when the file does not exist.
+/// A byte order mark in front, as some editors write it, is no part of the text.
 pub(crate) fn read_object(path: &Path) -> Result<Option<Map<String, Value>>, Problem> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Problem::Io { path: path.to_path_buf(), error: error.to_string() }),
     };
-    match serde_json::from_slice(&text) {
+    match serde_json::from_slice(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text)) {
         Ok(object) => Ok(Some(object)),
         Err(error) => Err(Problem::NotJson { path: path.to_path_buf(), error: error.to_string() }),
     }

@@ -10,6 +10,7 @@ use std::{
 use mgraph_dsl::{
     bind::{self, Bindings, Stored, StoredDtype},
     config::{self, ConfigNames, Resolved},
+    diagnostic::suggest,
     ir::{Program, TensorType, Type},
     load,
 };
@@ -107,6 +108,19 @@ impl Model {
     }
 }
 
+/// What is read of a `config.json` besides the family's own keys, here and by the modules named.
+pub(crate) const OWN_KEYS: &[&str] = &[
+    "model_type",
+    "max_position_embeddings",
+    "text_config.max_position_embeddings",
+    // tokenizer
+    "eos_token_id",
+    "text_config.eos_token_id",
+    // quantization
+    "quantization",
+    "quantization_config",
+];
+
 /// The family that serves `config`'s `model_type`, and its program; `file` is for messages.
 pub(crate) fn family_of(
     config: &Value,
@@ -130,7 +144,12 @@ fn choose(config: &Value, families: &[&'static Family], file: &str) -> Result<&'
         Some(family) => Ok(family),
         None => {
             let known: Vec<&str> = families.iter().flat_map(|f| f.model_types.iter().copied()).collect();
-            bail!("{file}: no family serves model_type {model_type:?}; known are {}", known.join(", "))
+            let near = suggest(model_type, known.iter().copied());
+            let near = near.map_or(String::new(), |near| format!(" (did you mean {near:?}?)"));
+            bail!(
+                "{file}: no family serves model_type {model_type:?}{near}; known are {}; `mlxcel new family` begins another",
+                known.join(", "),
+            )
         }
     }
 }

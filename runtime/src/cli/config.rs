@@ -1,8 +1,7 @@
 //! `mlxcel config`: what a checkpoint's `config.json` means to its family, value by value. Reads no weights.
 
 use std::{
-    fs,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::PathBuf,
 };
 
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Verdict, limits::Limits};
 use crate::{
+    checkpoint::read_object,
     error::{Context, Result, anyhow, bail},
     family::Family,
     model,
@@ -34,25 +34,26 @@ pub struct Arguments {
 pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
     let path = if arguments.dir.is_dir() { arguments.dir.join("config.json") } else { arguments.dir };
     let file = path.display().to_string();
-    let text = fs::read_to_string(&path).with_context(|| format!("{file}: this file cannot be read"))?;
-    let config: Value = serde_json::from_str(&text).with_context(|| format!("{file}: this is no JSON"))?;
-    if !config.is_object() {
-        bail!("{file}: a config is a JSON object");
-    }
+    let Some(config) = read_object(&path)? else { bail!("{file}: there is no such file") };
+    let config = Value::Object(config);
     let (family, program) = model::family_of(&config, families, &file)?;
     let resolved = config::resolve(&program, &config, arguments.limits.given()?).map_err(|faults| {
         let shown: Vec<String> = faults.iter().map(|fault| format!("  {}", fault.display(&file))).collect();
         anyhow!("{file} does not fit family {}:\n{}", family.name, shown.join("\n"))
     })?;
     let rows = config::report(&program, &config, &resolved);
+    let unread = config::unread(&config, &resolved, model::OWN_KEYS);
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = if arguments.json {
         let object = json!({
             "family": family.name, "file": file, "settings": rows.iter().map(as_json).collect::<Vec<_>>(),
+            "unread": unread,
         });
         writeln!(out, "{object:#}")
     } else {
-        writeln!(out, "family {} ({}) reads {file}", family.name, family.file).and_then(|()| table(&mut out, &rows))
+        writeln!(out, "family {} ({}) reads {file}", family.name, family.file)
+            .and_then(|()| table(&mut out, &rows))
+            .and_then(|()| left_over(&mut out, &unread))
     };
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("writing to standard output"),
@@ -81,6 +82,28 @@ fn table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Columns of the lines that list keys.
+const WIDTH: usize = 120;
+
+/// The keys that changed nothing, faint on a terminal.
+fn left_over(out: &mut impl Write, unread: &[String]) -> io::Result<()> {
+    if unread.is_empty() {
+        return Ok(());
+    }
+    let faint = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let (on, off) = if faint { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+    let mut line = String::from("  not read:");
+    for (i, key) in unread.iter().enumerate() {
+        let end = if i + 1 == unread.len() { "" } else { "," };
+        if line.chars().count() + key.chars().count() + 2 > WIDTH {
+            writeln!(out, "{on}{line}{off}")?;
+            line = String::from("   ");
+        }
+        line += &format!(" {key}{end}");
+    }
+    writeln!(out, "{on}{line}{off}")
 }
 
 fn source(outcome: &Outcome) -> String {
