@@ -468,7 +468,10 @@ fn config_faults_are_what_generate_says() {
     edit_config(dir.path(), |c| c["hidden_act"] = json!("gelu"));
     refused(mlxcel(&["config", dir.path().to_str().unwrap()]), &["config.json", "hidden_act", "gelu", "silu"]);
     edit_config(dir.path(), |c| c["rope_scaling"] = json!("yarn"));
-    refused(mlxcel(&["config", dir.path().to_str().unwrap()]), &["config.json", "rope_scaling", "yarn", "object or null"]);
+    refused(
+        mlxcel(&["config", dir.path().to_str().unwrap()]),
+        &["config.json", "rope_scaling", "yarn", "object or null"],
+    );
     edit_config(dir.path(), |c| c["model_type"] = json!("lama"));
     refused(mlxcel(&["config", dir.path().to_str().unwrap()]), &["did you mean \"llama\"?", "mlxcel new family"]);
     refused(mlxcel(&["config", "no/such/model"]), &["no/such/model"]);
