@@ -97,6 +97,23 @@ pub enum DType {
     Bool,
 }
 
+impl DType {
+    /// As families write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::F => "F",
+            DType::F64 => "f64",
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+            DType::U8 => "u8",
+            DType::Bool => "bool",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorType {
     pub dtype: DType,

@@ -6,7 +6,7 @@ use super::{
     load::type_name,
     scope::{Checked, Child, Home, Item, Lowering, Reported, load},
     signature::{ParameterType, Results, Signature},
-    types::{dtype_name, is_float, shape_text, type_text, value_text},
+    types::{is_float, shape_text, type_text, value_text},
 };
 use crate::{
     ast,
@@ -394,8 +394,7 @@ impl Lowering<'_, '_> {
                     Type::Tensor(ty) | Type::List { item: ty, .. } if is_float(ty.dtype) => Ok(ty.dtype),
                     Type::Tensor(ty) | Type::List { item: ty, .. } => {
                         let parameter = &signature.parameters[i].name.node;
-                        let message =
-                            format!("`{parameter}` of `{callee}` takes floats, this is {}", dtype_name(ty.dtype));
+                        let message = format!("`{parameter}` of `{callee}` takes floats, this is {}", ty.dtype.name());
                         Err(self.error(
                             Diagnostic::new(Code::DtypeMismatch, *span, message)
                                 .help("write the cast that is meant, `F(x)` or `f32(x)`"),
@@ -438,8 +437,7 @@ impl Lowering<'_, '_> {
                     failed = Some(reported);
                 }
                 if matches!(wanted, Type::Matrix(_)) && float != DType::F {
-                    let message =
-                        format!("{what} is in the family's float, the other arguments are {}", dtype_name(float));
+                    let message = format!("{what} is in the family's float, the other arguments are {}", float.name());
                     failed = self.fail::<()>(Code::DtypeMismatch, *span, message).err();
                 }
             }
@@ -525,11 +523,11 @@ impl Lowering<'_, '_> {
         let (found_shape, needed_shape) = match (found, needed) {
             (Type::Tensor(a), Type::Tensor(b)) | (Type::List { item: a, .. }, Type::List { item: b, .. }) => {
                 if a.dtype != b.dtype {
-                    let message = format!("{what} is {}, this is {}", dtype_name(b.dtype), dtype_name(a.dtype));
+                    let message = format!("{what} is {}, this is {}", b.dtype.name(), a.dtype.name());
                     let mut error = Diagnostic::new(Code::DtypeMismatch, span, message).label(type_text(found));
                     error = error.help(format!(
                         "dtypes are never converted silently: write `{}(..)` where it is meant",
-                        dtype_name(b.dtype)
+                        b.dtype.name()
                     ));
                     return Err(self.error(error));
                 }

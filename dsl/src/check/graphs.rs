@@ -5,7 +5,7 @@ use super::{
     Checker,
     scope::Checked,
     signature::{ParameterType, Results, Signature, SignatureParameter},
-    types::{dtype_name, type_text},
+    types::type_text,
 };
 use crate::{
     ast,
@@ -128,7 +128,7 @@ impl<'a> Checker<'a> {
                     if !fits {
                         let rest = rank.saturating_sub(dims.len());
                         let shape: Vec<&str> = dims.iter().copied().chain(std::iter::repeat_n("_", rest)).collect();
-                        let wanted = format!("{}[{}]", dtype_name(*dtype), shape.join(", "));
+                        let wanted = format!("{}[{}]", dtype.name(), shape.join(", "));
                         let message = format!(
                             "the runtime gives `{word}` as {wanted}, this is {}",
                             type_text(&Type::Tensor(ty.clone()))

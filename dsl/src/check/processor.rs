@@ -3,7 +3,6 @@
 use super::{
     Checker,
     scope::{Checked, Reported},
-    types::dtype_name,
 };
 use crate::{
     ast::{self, ExprKind},
@@ -112,7 +111,7 @@ impl<'a> Checker<'a> {
             return;
         };
         if ty.dtype != output.dtype || ty.shape.pack || ty.shape.dims.len() != output.rank {
-            let wanted = format!("{}[{}]", dtype_name(output.dtype), vec!["_"; output.rank].join(", "));
+            let wanted = format!("{}[{}]", output.dtype.name(), vec!["_"; output.rank].join(", "));
             let message = format!(
                 "the processor `{}` gives `{}` as {wanted}, this is {}",
                 kind.name(),

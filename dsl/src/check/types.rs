@@ -40,20 +40,6 @@ pub(crate) fn dtype(name: &str) -> Option<DType> {
     })
 }
 
-pub(crate) fn dtype_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F => "F",
-        DType::F64 => "f64",
-        DType::F32 => "f32",
-        DType::F16 => "f16",
-        DType::BF16 => "bf16",
-        DType::I32 => "i32",
-        DType::U32 => "u32",
-        DType::U8 => "u8",
-        DType::Bool => "bool",
-    }
-}
-
 pub(crate) fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F | DType::F64 | DType::F32 | DType::F16 | DType::BF16)
 }
@@ -68,7 +54,7 @@ pub(crate) fn shape_text(shape: &Shape) -> String {
 }
 
 pub(crate) fn tensor_text(ty: &TensorType) -> String {
-    format!("{}[{}]", dtype_name(ty.dtype), shape_text(&ty.shape))
+    format!("{}[{}]", ty.dtype.name(), shape_text(&ty.shape))
 }
 
 pub(crate) fn type_text(ty: &Type) -> String {

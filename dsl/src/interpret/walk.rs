@@ -163,7 +163,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
             }
         };
         let expected = self.shape(declared.ty.shape(), declared.span, frame)?;
-        let name = |dtype: Option<DType>| dtype.map_or("Q".into(), |d| format!("{d:?}").to_lowercase());
+        let name = |dtype: Option<DType>| dtype.map_or("Q", DType::name);
         let dtype = declared.ty.dtype().map(|dtype| frame.dtype(dtype));
         let different = |found: Option<DType>, shape: &[usize]| {
             fault(format!("{}{shape:?}", name(found)), format!("{}{expected:?}", name(dtype)))

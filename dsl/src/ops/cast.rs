@@ -5,7 +5,7 @@ use crate::{
     check::{
         scope::{Checked, Item, Lowering, load},
         to_float,
-        types::{dtype, dtype_name, is_float, is_integer, type_text},
+        types::{dtype, is_float, is_integer, type_text},
     },
     diagnostic::{Code, Diagnostic},
     dim::Dim,
@@ -90,7 +90,7 @@ impl Lowering<'_, '_> {
                 let mut error = Diagnostic::new(
                     Code::FractionMeetsIntegers,
                     span,
-                    format!("a fraction cannot become {}", dtype_name(dtype)),
+                    format!("a fraction cannot become {}", dtype.name()),
                 )
                 .help("round it with `int(x)`, or convert the tensor to a float");
                 if let Some(tensor) = beside {
@@ -99,7 +99,7 @@ impl Lowering<'_, '_> {
                 return Err(self.error(error));
             }
             other => {
-                let message = format!("{} cannot become {}", crate::check::load_type_name(other), dtype_name(dtype));
+                let message = format!("{} cannot become {}", crate::check::load_type_name(other), dtype.name());
                 return self.fail(Code::TypeMismatch, span, message);
             }
         };
@@ -119,7 +119,7 @@ impl Lowering<'_, '_> {
         match known.filter(|n| !(low..=high).contains(n)) {
             None => Ok(()),
             Some(n) => {
-                let name = dtype_name(dtype);
+                let name = dtype.name();
                 let error = Diagnostic::new(Code::TypeMismatch, value.span, format!("{n} is outside {name}"));
                 Err(self.error(error.help(format!("{name} holds {low} to {high}"))))
             }
@@ -150,11 +150,11 @@ impl Lowering<'_, '_> {
                 load(kind, LoadType::List(Box::new(LoadType::Float)), span)
             }
             LoadType::Float => {
-                let message = format!("a list of floats cannot become {}", dtype_name(dtype));
+                let message = format!("a list of floats cannot become {}", dtype.name());
                 return self.fail(Code::FractionMeetsIntegers, span, message);
             }
             LoadType::Int | LoadType::Bool | LoadType::Text | LoadType::List(_) => {
-                let message = format!("{} cannot become {}", crate::check::load_type_name(&list.ty), dtype_name(dtype));
+                let message = format!("{} cannot become {}", crate::check::load_type_name(&list.ty), dtype.name());
                 return self.fail(Code::TypeMismatch, span, message);
             }
         };

@@ -4,7 +4,7 @@ use super::{Call, Primitive};
 use crate::{
     check::{
         scope::{Checked, Item, Lowering},
-        types::{dtype_name, is_float, tensor_text},
+        types::{is_float, tensor_text},
     },
     diagnostic::{Code, Diagnostic},
     ir::*,
@@ -35,7 +35,7 @@ fn product(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
     let (x, y) = (lowering.tensor(left), lowering.tensor(right));
     let ((x, xt), (y, yt)) = (x?, y?);
     if xt.dtype != yt.dtype || !is_float(xt.dtype) {
-        let message = format!("`{}` meets {} and {}", call.name, dtype_name(xt.dtype), dtype_name(yt.dtype));
+        let message = format!("`{}` meets {} and {}", call.name, xt.dtype.name(), yt.dtype.name());
         return Err(lowering.error(
             Diagnostic::new(Code::DtypeMismatch, call.span, message)
                 .label(format!("{} and {}", tensor_text(&xt), tensor_text(&yt)))

@@ -6,7 +6,7 @@ use crate::{
     ast::{BinaryOp, UnaryOp},
     check::{
         scope::{Checked, Item, Lowering},
-        types::{dtype_name, is_float, is_integer, tensor_text, type_text},
+        types::{is_float, is_integer, tensor_text, type_text},
     },
     diagnostic::{Code, Diagnostic},
     ir::*,
@@ -238,18 +238,16 @@ impl Lowering<'_, '_> {
                 let (a, b) = (one(self, a, at)?, one(self, b, bt)?);
                 let (x, y) = (self.tensor_type(a, at)?, self.tensor_type(b, bt)?);
                 if x.dtype != y.dtype {
-                    let message = format!("`{what}` meets {} and {}", dtype_name(x.dtype), dtype_name(y.dtype));
+                    let message = format!("`{what}` meets {} and {}", x.dtype.name(), y.dtype.name());
                     let casts = match (is_float(x.dtype), is_float(y.dtype)) {
-                        (true, true) => format!(
-                            "write `{}(..)` or `{}(..)` where it is meant",
-                            dtype_name(x.dtype),
-                            dtype_name(y.dtype)
-                        ),
+                        (true, true) => {
+                            format!("write `{}(..)` or `{}(..)` where it is meant", x.dtype.name(), y.dtype.name())
+                        }
                         (false, true) => {
-                            format!("write `{}(..)` around the left side, if that is meant", dtype_name(y.dtype))
+                            format!("write `{}(..)` around the left side, if that is meant", y.dtype.name())
                         }
                         (true, false) => {
-                            format!("write `{}(..)` around the right side, if that is meant", dtype_name(x.dtype))
+                            format!("write `{}(..)` around the right side, if that is meant", x.dtype.name())
                         }
                         (false, false) => "write the cast that is meant".into(),
                     };

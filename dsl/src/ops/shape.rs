@@ -3,10 +3,7 @@
 use super::{Call, Primitive, place_of};
 use crate::{
     ast::{self, ExprKind},
-    check::{
-        scope::{Checked, Item, Lowering, Reported},
-        types::dtype_name,
-    },
+    check::scope::{Checked, Item, Lowering, Reported},
     diagnostic::{Code, Diagnostic},
     dim::Dim,
     ir::*,
@@ -221,7 +218,7 @@ fn concat(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
         let ty = lowering.tensor_type(*value, parts.span)?;
         let at = written.get(i).copied().unwrap_or(parts.span);
         if ty.dtype != first.dtype {
-            let message = format!("`concat` meets {} and {}", dtype_name(first.dtype), dtype_name(ty.dtype));
+            let message = format!("`concat` meets {} and {}", first.dtype.name(), ty.dtype.name());
             return lowering.fail(Code::DtypeMismatch, at, message);
         }
         if ty.shape.pack != first.shape.pack || ty.shape.dims.len() != first.shape.dims.len() {

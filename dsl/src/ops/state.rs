@@ -4,7 +4,7 @@ use super::{Call, Primitive, place_of};
 use crate::{
     check::{
         scope::{Checked, Item, Lowering},
-        types::{dtype_name, tensor_text},
+        types::tensor_text,
     },
     diagnostic::Code,
     ir::*,
@@ -30,7 +30,7 @@ fn update(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
         return lowering.fail(Code::BadAxis, call.span, "`update` writes along an axis behind the rows of a state");
     }
     if new_type.dtype != old_type.dtype {
-        let message = format!("the state is {}, this is {}", dtype_name(old_type.dtype), dtype_name(new_type.dtype));
+        let message = format!("the state is {}, this is {}", old_type.dtype.name(), new_type.dtype.name());
         return lowering.fail(Code::DtypeMismatch, x.span, message);
     }
     if new_type.shape.pack || new_type.shape.dims.len() != old_type.shape.dims.len() {

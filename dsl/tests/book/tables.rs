@@ -7,7 +7,7 @@ use mgraph_dsl::{
     compile_whole_prelude,
     diagnostic::Code,
     graphs::{GRAPHS, Gives, INPUTS, Input},
-    ir::{DType, OpKind, ProcessorKind, ProcessorOutput, Program, Twin, TwinBackend, TwinTarget, Within},
+    ir::{OpKind, ProcessorKind, ProcessorOutput, Program, Twin, TwinBackend, TwinTarget, Within},
     kernels::KERNELS,
     load::FUNCTIONS,
     ops::primitives,
@@ -108,7 +108,7 @@ fn inputs() -> String {
         INPUTS.iter().map(|Input { name, dtype, rank, dims, doc }| {
             let rest = std::iter::repeat_n("_", rank.saturating_sub(dims.len()));
             let shape: Vec<&str> = dims.iter().copied().chain(rest).collect();
-            vec![format!("`{name}: {}[{}]`", dtype_name(*dtype), shape.join(", ")), doc.to_string()]
+            vec![format!("`{name}: {}[{}]`", dtype.name(), shape.join(", ")), doc.to_string()]
         }),
     )
 }
@@ -119,26 +119,12 @@ fn processors() -> String {
         ProcessorKind::ALL.into_iter().map(|kind| {
             let outputs = kind.outputs().iter().map(|ProcessorOutput { name, dtype, rank, axes }| {
                 let shape = vec!["_"; *rank].join(", ");
-                format!("`{name}: {}[{shape}]` ({axes})", dtype_name(*dtype))
+                format!("`{name}: {}[{shape}]` ({axes})", dtype.name())
             });
             let outputs: Vec<String> = outputs.collect();
             vec![format!("`{}`", kind.name()), outputs.join("; "), format!("`{}`", kind.of_tokens())]
         }),
     )
-}
-
-fn dtype_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F => "F",
-        DType::F64 => "f64",
-        DType::F32 => "f32",
-        DType::F16 => "f16",
-        DType::BF16 => "bf16",
-        DType::I32 => "i32",
-        DType::U32 => "u32",
-        DType::U8 => "u8",
-        DType::Bool => "bool",
-    }
 }
 
 fn codes() -> String {
