@@ -298,16 +298,7 @@ impl fmt::Display for Dim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        ir::{LoadKind, LoadType},
-        source::{PRELUDE, Span},
-    };
-
-    fn dim(name: &str) -> Dim {
-        let span = Span { file: PRELUDE, start: 0, end: 0 };
-        let load = Box::new(Load { kind: LoadKind::Free(name.into()), ty: LoadType::Int, span });
-        Dim::atom(Atom { text: name.into(), load })
-    }
+    use crate::testing::dim;
 
     #[test]
     fn division_is_exact() {

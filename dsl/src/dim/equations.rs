@@ -74,16 +74,9 @@ fn solve(zero: &Dim) -> Option<(Atom, Dim)> {
 #[cfg(test)]
 mod tests {
     use crate::{
-        dim::{Atom, Dim, Equations},
-        ir::{Load, LoadKind, LoadType},
-        source::{PRELUDE, Span},
+        dim::{Dim, Equations},
+        testing::dim,
     };
-
-    fn dim(name: &str) -> Dim {
-        let span = Span { file: PRELUDE, start: 0, end: 0 };
-        let load = Box::new(Load { kind: LoadKind::Free(name.into()), ty: LoadType::Int, span });
-        Dim::atom(Atom { text: name.into(), load })
-    }
 
     #[test]
     fn an_equation_is_used_both_ways() {

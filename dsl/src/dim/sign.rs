@@ -33,15 +33,8 @@ impl Dim {
 mod tests {
     use crate::{
         dim::{Atom, Dim},
-        ir::{Load, LoadKind, LoadType},
-        source::{PRELUDE, Span},
+        testing::dim,
     };
-
-    fn dim(name: &str) -> Dim {
-        let span = Span { file: PRELUDE, start: 0, end: 0 };
-        let load = Box::new(Load { kind: LoadKind::Free(name.into()), ty: LoadType::Int, span });
-        Dim::atom(Atom { text: name.into(), load })
-    }
 
     #[test]
     fn sums_of_sizes_have_a_least_value() {

@@ -67,20 +67,7 @@ impl Primitive {
     /// The language's word for it.
     pub fn name(&self) -> &'static str {
         match self {
-            Primitive::Unary(op) => match op {
-                Unary::Negate => "negate",
-                Unary::Abs => "abs",
-                Unary::Exp => "exp",
-                Unary::Log => "log",
-                Unary::Sqrt => "sqrt",
-                Unary::Rsqrt => "rsqrt",
-                Unary::Tanh => "tanh",
-                Unary::Sin => "sin",
-                Unary::Cos => "cos",
-                Unary::Sigmoid => "sigmoid",
-                Unary::Erf => "erf",
-                Unary::Not => "not",
-            },
+            Primitive::Unary(op) => op.name(),
             Primitive::Binary(op) => match op {
                 Binary::Add => "add",
                 Binary::Subtract => "subtract",
@@ -112,9 +99,7 @@ impl Primitive {
             Primitive::Broadcast => "broadcast",
             Primitive::Concat { .. } => "concat",
             Primitive::Slice(_) => "slice",
-            Primitive::Reduce { op: Reduce::Sum, .. } => "sum",
-            Primitive::Reduce { op: Reduce::Maximum, .. } => "maximum",
-            Primitive::Reduce { op: Reduce::Any, .. } => "any",
+            Primitive::Reduce { op, .. } => op.name(),
             Primitive::Dot => "dot",
             Primitive::Matmul => "matmul",
             Primitive::Take { .. } => "take",

@@ -131,3 +131,34 @@ pub enum Reduce {
     Maximum,
     Any,
 }
+
+impl Unary {
+    /// The language's word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unary::Negate => "negate",
+            Unary::Abs => "abs",
+            Unary::Exp => "exp",
+            Unary::Log => "log",
+            Unary::Sqrt => "sqrt",
+            Unary::Rsqrt => "rsqrt",
+            Unary::Tanh => "tanh",
+            Unary::Sin => "sin",
+            Unary::Cos => "cos",
+            Unary::Sigmoid => "sigmoid",
+            Unary::Erf => "erf",
+            Unary::Not => "not",
+        }
+    }
+}
+
+impl Reduce {
+    /// The language's word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reduce::Sum => "sum",
+            Reduce::Maximum => "maximum",
+            Reduce::Any => "any",
+        }
+    }
+}

@@ -95,10 +95,7 @@ pub fn primitive(program: &Program, op: &Prim, operands: &[Option<&str>], result
             if arms.is_empty() { "select".to_owned() } else { format!("select, else {}", arms.join(", ")) }
         }
         Prim::Convert => match result {
-            Type::Tensor(ty) => {
-                let text = print::ty(&Type::Tensor(ty.clone()));
-                text.split('[').next().unwrap_or_default().to_owned()
-            }
+            Type::Tensor(ty) => ty.dtype.name().to_owned(),
             Type::Matrix(_) | Type::List { .. } => "convert".to_owned(),
         },
         Prim::Constant(value) | Prim::ConstantList(value) => load(program, value),
@@ -125,12 +122,7 @@ pub fn primitive(program: &Program, op: &Prim, operands: &[Option<&str>], result
             let slots: Vec<String> = lead.into_iter().chain(slots).collect();
             shortened(&format!("[{}]", slots.join(", ")))
         }
-        Prim::Reduce { op, .. } => match op {
-            Reduce::Sum => "sum",
-            Reduce::Maximum => "maximum",
-            Reduce::Any => "any",
-        }
-        .to_owned(),
+        Prim::Reduce { op, .. } => op.name().to_owned(),
         Prim::Dot => "dot".to_owned(),
         Prim::Matmul => "matmul".to_owned(),
         Prim::Take { .. } => "take".to_owned(),
@@ -160,17 +152,17 @@ fn infix(symbol: &str, operands: &[Option<&str>]) -> String {
 fn unary(op: Unary) -> &'static str {
     match op {
         Unary::Negate => "-",
-        Unary::Abs => "abs",
-        Unary::Exp => "exp",
-        Unary::Log => "log",
-        Unary::Sqrt => "sqrt",
-        Unary::Rsqrt => "rsqrt",
-        Unary::Tanh => "tanh",
-        Unary::Sin => "sin",
-        Unary::Cos => "cos",
-        Unary::Sigmoid => "sigmoid",
-        Unary::Erf => "erf",
         Unary::Not => "!",
+        Unary::Abs
+        | Unary::Exp
+        | Unary::Log
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Tanh
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Sigmoid
+        | Unary::Erf => op.name(),
     }
 }
 
