@@ -104,23 +104,11 @@ pub(crate) fn emit(home: Home<'_>, id: BlockId, backend: &dyn Backend) -> Result
 
 /// The names of the weights that a function reads.
 fn weights_read(block: &Block, region: &Region, found: &mut BTreeSet<String>) {
-    for statement in &region.statements {
-        match statement {
-            Statement::Weight { field, .. } => drop(found.insert(block.field(*field).name.clone())),
-            Statement::If { then, otherwise, .. } => {
-                [then, otherwise].into_iter().for_each(|arm| weights_read(block, arm, found));
-            }
-            Statement::For { body, .. } => weights_read(block, body, found),
-            Statement::Prim { .. }
-            | Statement::List { .. }
-            | Statement::Let { .. }
-            | Statement::StateRead { .. }
-            | Statement::StateWrite { .. }
-            | Statement::CallOp { .. }
-            | Statement::CallBlock { .. }
-            | Statement::Probe { .. } => {}
+    region.for_each(&mut |statement| {
+        if let Statement::Weight { field, .. } = statement {
+            found.insert(block.field(*field).name.clone());
         }
-    }
+    });
 }
 
 /// How the fields of a block come to be.

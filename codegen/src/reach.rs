@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use mgraph_dsl::ir::{OpId, OpKind, Program, Region, Statement, Twin, TwinBackend, TwinTarget};
+use mgraph_dsl::ir::{OpId, OpKind, Program, Statement, Twin, TwinBackend, TwinTarget};
 
 pub(crate) fn ops(program: &Program, backend: TwinBackend) -> BTreeSet<OpId> {
     let mut waiting = Vec::new();
     for function in program.blocks.iter().flat_map(|block| &block.functions) {
-        calls(&function.body, &mut waiting);
+        called(&function.body.statements, &mut waiting);
     }
     let mut reached = BTreeSet::new();
     while let Some(id) = waiting.pop() {
@@ -15,7 +15,7 @@ pub(crate) fn ops(program: &Program, backend: TwinBackend) -> BTreeSet<OpId> {
             continue;
         }
         if let OpKind::Tensor { function, twins } = &program.op(id).kind {
-            calls(&function.body, &mut waiting);
+            called(&function.body.statements, &mut waiting);
             for Twin { target, .. } in twins.iter().filter(|twin| twin.backend == backend) {
                 match target {
                     TwinTarget::Op(op) => waiting.push(*op),
@@ -27,27 +27,12 @@ pub(crate) fn ops(program: &Program, backend: TwinBackend) -> BTreeSet<OpId> {
     reached
 }
 
-fn calls(region: &Region, found: &mut Vec<OpId>) {
-    called(&region.statements, found);
-}
-
 fn called(statements: &[Statement], found: &mut Vec<OpId>) {
     for statement in statements {
-        match statement {
-            Statement::CallOp { op, .. } => found.push(*op),
-            Statement::If { then, otherwise, .. } => {
-                calls(then, found);
-                calls(otherwise, found);
+        statement.for_each(&mut |inner| {
+            if let Statement::CallOp { op, .. } = inner {
+                found.push(*op);
             }
-            Statement::For { body, .. } => calls(body, found),
-            Statement::Prim { .. }
-            | Statement::List { .. }
-            | Statement::Let { .. }
-            | Statement::Weight { .. }
-            | Statement::StateRead { .. }
-            | Statement::StateWrite { .. }
-            | Statement::CallBlock { .. }
-            | Statement::Probe { .. } => {}
-        }
+        });
     }
 }

@@ -188,7 +188,7 @@ impl Calls {
     }
 
     fn region(&self, region: &Region, node: &mut Node) {
-        for statement in &region.statements {
+        region.for_each(&mut |statement| {
             node.statements += 1;
             match statement {
                 Statement::CallOp { op, .. } => node.calls.push(op.0 as usize),
@@ -197,19 +197,16 @@ impl Calls {
                         node.calls.push(first + function.0 as usize);
                     }
                 }
-                Statement::If { then, otherwise, .. } => {
-                    self.region(then, node);
-                    self.region(otherwise, node);
-                }
-                Statement::For { body, .. } => self.region(body, node),
                 Statement::Prim { .. }
                 | Statement::Let { .. }
                 | Statement::Weight { .. }
                 | Statement::StateRead { .. }
                 | Statement::StateWrite { .. }
                 | Statement::Probe { .. }
-                | Statement::List { .. } => {}
+                | Statement::List { .. }
+                | Statement::If { .. }
+                | Statement::For { .. } => {}
             }
-        }
+        });
     }
 }

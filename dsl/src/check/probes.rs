@@ -110,7 +110,11 @@ impl<'p> Walk<'p> {
         for field in self.program.blocks.iter().flat_map(|block| &block.fields) {
             let FieldKind::Derived { body, .. } = &field.kind else { continue };
             let mut calls = Vec::new();
-            op_calls(&body.body, &mut calls);
+            body.body.for_each(&mut |statement| {
+                if let Statement::CallOp { op, span, .. } = statement {
+                    calls.push((*op, *span));
+                }
+            });
             for (op, span) in calls.into_iter().filter(|(op, _)| self.ops_with_probes[op.0 as usize]) {
                 let name = &self.program.op(op).name;
                 let message = format!("a derived weight is computed before any call, and `{name}` has probes");
@@ -376,12 +380,12 @@ fn config_text(value: &Load) -> Option<String> {
     })
 }
 
-fn op_calls(region: &Region, found: &mut Vec<(OpId, Span)>) {
-    for statement in &region.statements {
-        match statement {
-            Statement::CallOp { op, span, .. } => found.push((*op, *span)),
-            Statement::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(|arm| op_calls(arm, found)),
-            Statement::For { body, .. } => op_calls(body, found),
+fn ops_with_probes(program: &Program) -> Vec<bool> {
+    let probes = |region: &Region, known: &[bool]| {
+        let mut any = false;
+        region.for_each(&mut |statement| match statement {
+            Statement::Probe { .. } => any = true,
+            Statement::CallOp { op, .. } => any |= known[op.0 as usize],
             Statement::Prim { .. }
             | Statement::Let { .. }
             | Statement::Weight { .. }
@@ -389,27 +393,11 @@ fn op_calls(region: &Region, found: &mut Vec<(OpId, Span)>) {
             | Statement::StateWrite { .. }
             | Statement::List { .. }
             | Statement::CallBlock { .. }
-            | Statement::Probe { .. } => {}
-        }
-    }
-}
-
-fn ops_with_probes(program: &Program) -> Vec<bool> {
-    fn probes(region: &Region, known: &[bool]) -> bool {
-        region.statements.iter().any(|s| match s {
-            Statement::Probe { .. } => true,
-            Statement::CallOp { op, .. } => known[op.0 as usize],
-            Statement::If { then, otherwise, .. } => probes(then, known) || probes(otherwise, known),
-            Statement::For { body, .. } => probes(body, known),
-            Statement::Prim { .. }
-            | Statement::Let { .. }
-            | Statement::Weight { .. }
-            | Statement::StateRead { .. }
-            | Statement::StateWrite { .. }
-            | Statement::List { .. }
-            | Statement::CallBlock { .. } => false,
-        })
-    }
+            | Statement::If { .. }
+            | Statement::For { .. } => {}
+        });
+        any
+    };
     let mut known = vec![false; program.ops.len()];
     loop {
         let next: Vec<bool> = program

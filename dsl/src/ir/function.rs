@@ -291,6 +291,36 @@ pub enum PatternPart {
     Hole(Load),
 }
 
+impl Region {
+    /// Visits every statement, those in arms and loops too, in the order of the text.
+    pub fn for_each(&self, visit: &mut dyn FnMut(&Statement)) {
+        self.statements.iter().for_each(|statement| statement.for_each(visit));
+    }
+}
+
+impl Statement {
+    /// Visits this statement, then those in it, in the order of the text.
+    pub fn for_each(&self, visit: &mut dyn FnMut(&Statement)) {
+        visit(self);
+        match self {
+            Statement::If { then, otherwise, .. } => {
+                then.for_each(visit);
+                otherwise.for_each(visit);
+            }
+            Statement::For { body, .. } => body.for_each(visit),
+            Statement::Prim { .. }
+            | Statement::List { .. }
+            | Statement::Let { .. }
+            | Statement::Weight { .. }
+            | Statement::StateRead { .. }
+            | Statement::StateWrite { .. }
+            | Statement::CallOp { .. }
+            | Statement::CallBlock { .. }
+            | Statement::Probe { .. } => {}
+        }
+    }
+}
+
 impl Function {
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0 as usize]

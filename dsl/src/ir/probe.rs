@@ -19,31 +19,16 @@ impl Program {
 }
 
 fn collect(region: &Region, name: &str, found: &mut Vec<(usize, Span)>) {
-    for statement in &region.statements {
-        match statement {
-            Statement::Probe { name: pattern, span, .. } if reads_as(pattern, name) => {
-                let letters = pattern.iter().map(|part| match part {
-                    PatternPart::Text(text) => text.len(),
-                    PatternPart::Hole(_) => 0,
-                });
-                found.push((letters.sum(), *span));
-            }
-            Statement::If { then, otherwise, .. } => {
-                collect(then, name, found);
-                collect(otherwise, name, found);
-            }
-            Statement::For { body, .. } => collect(body, name, found),
-            Statement::Prim { .. }
-            | Statement::Let { .. }
-            | Statement::Weight { .. }
-            | Statement::StateRead { .. }
-            | Statement::StateWrite { .. }
-            | Statement::CallOp { .. }
-            | Statement::CallBlock { .. }
-            | Statement::Probe { .. }
-            | Statement::List { .. } => {}
+    region.for_each(&mut |statement| {
+        let Statement::Probe { name: pattern, span, .. } = statement else { return };
+        if reads_as(pattern, name) {
+            let letters = pattern.iter().map(|part| match part {
+                PatternPart::Text(text) => text.len(),
+                PatternPart::Hole(_) => 0,
+            });
+            found.push((letters.sum(), *span));
         }
-    }
+    });
 }
 
 /// Whether the holes can be filled so that the pattern reads `name`: an integer's by digits, any other by some text. Two holes
