@@ -84,6 +84,14 @@ fn two(lowering: &mut Lowering<'_, '_>, call: &Call<'_>) -> Checked<Item> {
         }
         (a, b) => {
             let (a, b) = lowering.same_dtype((a, x.span), (b, y.span), call.name, call.span)?;
+            let ty = lowering.tensor_type(a, x.span)?;
+            if ty.dtype == DType::Bool {
+                let (name, operator) = (call.name, if call.name == "min" { "x & y" } else { "x | y" });
+                let message = format!("`{name}` takes numbers, this is {}", tensor_text(&ty));
+                return Err(lowering.error(
+                    Diagnostic::new(Code::DtypeMismatch, x.span, message).help(format!("of bools write `{operator}`")),
+                ));
+            }
             let op = if call.name == "min" { Binary::Min } else { Binary::Max };
             Ok(Item::Value(lowering.binary(Prim::Binary(op), a, b, None, call.name, call.span)?))
         }
