@@ -73,6 +73,13 @@ pub struct Bindings {
     pub states: Vec<State>,
 }
 
+impl Bindings {
+    /// For single ops of a program, which read neither weights nor states.
+    pub fn none(program: &Program) -> Bindings {
+        Bindings { root: Instance::empty(program.model), weights: Vec::new(), states: Vec::new() }
+    }
+}
+
 /// One weight: its field path is its name everywhere but in the checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weight {

@@ -11,13 +11,14 @@ mod ops;
 mod prepare;
 mod session;
 mod tensor;
+mod twin;
 mod walk;
 mod weights;
 
 pub use domain::{Application, Cut, Domain, Matrix, Number, Primitive, Store, Typed};
 pub use fault::Fault;
 pub use numeric::Precision;
-pub use session::{Interpreter, Outcome, ReadWeight, derived_weight, run_op};
+pub use session::{Interpreter, Outcome, ReadWeight, derived_weight, run_op, stored_weight};
 pub use tensor::{Data, Tensor};
 pub use walk::{Operand, Walk, Walked};
 

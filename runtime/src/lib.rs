@@ -4,6 +4,7 @@
 pub mod backend;
 pub mod checkpoint;
 pub mod cli;
+pub mod direct;
 pub mod engine;
 pub mod error;
 pub mod family;

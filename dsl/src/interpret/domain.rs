@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::walk::Walked;
+use super::walk::{Operand, Walked};
 use crate::{
     bind::{StateId, WeightId},
     ir::{Binary, Compare, DType, OpId, Reduce, Unary},
@@ -217,4 +217,14 @@ pub trait Domain {
     }
 
     fn keep(&mut self, _op: OpId, _weights: &[WeightId], _results: &[Self::Tensor]) {}
+
+    /// Runs a kernel of [`crate::kernels`] in the place of an op whose twin it is, its arguments in the order of the
+    /// parameters. `None` where the domain has no kernels: then the definition stands.
+    fn kernel(
+        &mut self,
+        _path: &str,
+        _arguments: &[Option<Operand<Self::Tensor>>],
+    ) -> Option<Result<Self::Tensor, String>> {
+        None
+    }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    domain::{Matrix, Store},
+    domain::{Domain, Matrix, Store},
     fault::Fault,
     numeric::{Call, Numeric, Precision},
     tensor::Tensor,
     walk::{Operand, Walk, Walked},
 };
 use crate::{
-    bind::{Bindings, Instance, StateId, WeightId},
+    bind::{Bindings, StateId, WeightId},
     config::Resolved,
     ir::{DType, Program, TwinBackend},
 };
@@ -107,6 +107,19 @@ pub fn derived_weight(
     Walk::new(Walked { program, resolved, bindings }, &mut numeric, 0).derived(id)
 }
 
+/// A weight as its binding says, of the stored tensors that `read` gives; a derived one is computed. `family` is what `F` is.
+pub fn stored_weight(
+    program: &Program,
+    resolved: &Resolved,
+    bindings: &Arc<Bindings>,
+    id: WeightId,
+    family: DType,
+    read: ReadWeight,
+) -> Result<Store<Tensor>, String> {
+    let mut numeric = Numeric::new(bindings.clone(), family, Precision::Single, read);
+    numeric.weight(Walked { program, resolved, bindings }, id)
+}
+
 /// One op of a program on given operands, outside any model; with `twins`, the op that this backend takes for it.
 pub fn run_op(
     program: &Program,
@@ -116,7 +129,7 @@ pub fn run_op(
     precision: Precision,
     twins: Option<TwinBackend>,
 ) -> Result<Vec<Tensor>, Fault> {
-    let bindings = Arc::new(Bindings { root: Instance::empty(program.model), weights: vec![], states: vec![] });
+    let bindings = Arc::new(Bindings::none(program));
     let read = |name: &str| Err(format!("an op reads no weight, not even `{name}`"));
     let mut numeric = Numeric::new(bindings.clone(), family, precision, Box::new(read));
     let held = |operand| match operand {

@@ -11,8 +11,8 @@ use crate::{
     config::Resolved,
     ir::{
         Argument, Carried, Collected, DType, DimSource, FieldId, FieldKind, FloatSource, Function, Load, LoopOver,
-        OpId, OpKind, ParameterKind, PatternPart, Prim, Program, Receiver, Region, Shape, Statement, TwinBackend,
-        TwinTarget, Type, ValueId,
+        OpId, OpKind, ParameterKind, PatternPart, Prim, Program, Receiver, Region, Shape, Statement, TwinBackend, Type,
+        ValueId,
     },
     load::{self, LoadError, LoadErrorKind, Val},
     source::Span,
@@ -31,12 +31,12 @@ pub struct Walk<'p, 'd, D: Domain> {
     pub domain: &'d mut D,
     /// `T`: how many positions states show in this call.
     pub positions: usize,
-    /// Ops are replaced by the other ops that this backend's mode `fused` takes; kernels are not known here.
+    /// Ops are replaced by what this backend's mode `fused` takes: other ops, and the kernels that the domain has.
     pub twins: Option<TwinBackend>,
     probes: usize,
 }
 
-type Values<D> = Vec<Cell<<D as Domain>::Tensor>>;
+pub(super) type Values<D> = Vec<Cell<<D as Domain>::Tensor>>;
 
 /// An argument on its way into a function.
 #[derive(Debug, Clone)]
@@ -113,15 +113,15 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         results.pop().ok_or_else(missing)
     }
 
-    fn fault(&self, span: Span, message: impl Into<String>) -> Fault {
+    pub(super) fn fault(&self, span: Span, message: impl Into<String>) -> Fault {
         Fault::new(&self.over.program.sources, span, message)
     }
 
-    fn load(&self, error: LoadError) -> Fault {
+    pub(super) fn load(&self, error: LoadError) -> Fault {
         Fault::load(&self.over.program.sources, &error)
     }
 
-    fn evaluate(&self, load: &Load, frame: &Frame<'_, D::Tensor>) -> Result<Val, Fault> {
+    pub(super) fn evaluate(&self, load: &Load, frame: &Frame<'_, D::Tensor>) -> Result<Val, Fault> {
         load::evaluate(load, frame).map_err(|e| self.load(e))
     }
 
@@ -132,7 +132,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
     }
 
     /// Holds a value against its declared type.
-    fn check(
+    pub(super) fn check(
         &self,
         value: ValueId,
         cell: &Cell<D::Tensor>,
@@ -292,7 +292,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         region.results.iter().map(|value| self.cell(*value, frame)).collect()
     }
 
-    fn cell(&self, value: ValueId, frame: &Frame<'_, D::Tensor>) -> Result<Cell<D::Tensor>, Fault> {
+    pub(super) fn cell(&self, value: ValueId, frame: &Frame<'_, D::Tensor>) -> Result<Cell<D::Tensor>, Fault> {
         frame.get(value).cloned().ok_or_else(|| {
             let message = format!("value {} of `{}` is used before it is computed", value.0, frame.origin);
             self.fault(frame.function.span, message)
@@ -315,7 +315,11 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         }
     }
 
-    fn statement(&mut self, statement: &'p Statement, frame: &mut Frame<'p, D::Tensor>) -> Result<(), Fault> {
+    pub(super) fn statement(
+        &mut self,
+        statement: &'p Statement,
+        frame: &mut Frame<'p, D::Tensor>,
+    ) -> Result<(), Fault> {
         match statement {
             Statement::Prim { out, op, arguments, span } => {
                 let cell = self.prim(*out, op, arguments, *span, frame)?;
@@ -503,7 +507,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
         arguments.iter().map(pass).collect()
     }
 
-    fn op(&mut self, id: OpId, arguments: Vec<Operand<D::Tensor>>, span: Span) -> Result<Values<D>, Fault> {
+    pub(super) fn op(&mut self, id: OpId, arguments: Vec<Operand<D::Tensor>>, span: Span) -> Result<Values<D>, Fault> {
         let op = self.over.program.op(id);
         let OpKind::Tensor { function, twins } = &op.kind else {
             return Err(self.fault(span, format!("`{}` is an op over load values", op.name)));
@@ -517,17 +521,11 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
             return Ok(kept.into_iter().map(Cell::Tensor).collect());
         }
         if let Some(backend) = self.twins {
-            let takes = |t: &&crate::ir::Twin| t.backend == backend && matches!(t.target, TwinTarget::Op(_));
-            if let Some(twin) = twins.iter().find(takes)
-                && let TwinTarget::Op(other) = twin.target
-            {
+            let of_backend = twins.iter().filter(|twin| twin.backend == backend);
+            for twin in of_backend {
                 let frame = self.frame(function, None, op.name.clone(), arguments.clone(), span)?;
-                let holds = match &twin.when {
-                    Some(when) => load::truth(when, &frame).map_err(|e| self.load(e))?,
-                    None => true,
-                };
-                if holds {
-                    return self.op(other, arguments, span);
+                if let Some(results) = self.twin(twin, frame, &arguments, span)? {
+                    return Ok(results);
                 }
             }
         }

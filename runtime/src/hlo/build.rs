@@ -287,6 +287,11 @@ impl Build {
         V(0)
     }
 
+    /// The first impossible type so far, which [`Build::finish`] will report.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
     /// Close the graph with its results.
     ///
     /// Errors: the first impossible type met while recording, which is a fault of the emitter or of the binding.

@@ -42,7 +42,7 @@ pub(super) fn sizes(shape: impl IntoIterator<Item = i64>) -> Result<Vec<i32>> {
 }
 
 /// Copies.
-pub(super) fn upload(tensor: &Tensor) -> Result<Array> {
+pub(crate) fn upload(tensor: &Tensor) -> Result<Array> {
     let shape = sizes(tensor.shape.iter().map(|n| *n as i64))?;
     let wanted = tensor.len() * tensor.dtype.size();
     if tensor.bytes.len() != wanted {
@@ -53,7 +53,7 @@ pub(super) fn upload(tensor: &Tensor) -> Result<Array> {
 }
 
 /// Evaluates and copies, in row-major order whatever the array's strides are.
-pub(super) fn download(array: &Array) -> Result<Tensor> {
+pub(crate) fn download(array: &Array) -> Result<Tensor> {
     let dtype = from_mlx(array.dtype())?;
     let shape: Vec<usize> = array.shape().iter().map(|n| *n as usize).collect();
     if array.size() == 0 {

@@ -16,6 +16,10 @@ mod tests;
 mod update;
 mod weights;
 
+pub(crate) use self::{
+    array::{download, upload},
+    raw::prepare,
+};
 pub use self::{
     core::{Core, Module},
     matrix::Matrix,

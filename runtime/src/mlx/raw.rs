@@ -28,6 +28,12 @@ pub(super) fn array(
     bail!("MLX cannot do `{name}` on {}", operands.join(", "))
 }
 
+/// Has mlx-rs install its error handler, for whoever may begin with an operation of this file.
+pub(crate) fn prepare() -> Result<()> {
+    Array::from_slice(&[0i32], &[1]).as_dtype(mlx_rs::Dtype::Int32)?;
+    Ok(())
+}
+
 type Two = unsafe extern "C" fn(*mut mlx_array, mlx_array, mlx_array, mlx_stream) -> i32;
 type One = unsafe extern "C" fn(*mut mlx_array, mlx_array, mlx_stream) -> i32;
 

@@ -1,0 +1,122 @@
+//! Programs run without generated Rust: the same ops on three executors, and a golden's graphs as its session computes them.
+
+use mgraph_dsl::{compile_whole_prelude, interpret::Operand, ir::Program, load::Val, prelude_sources};
+use mgraph_runtime::{
+    backend::{self, Backend},
+    direct::{self, GraphCall, Many, Settings},
+    inputs,
+    model::Model,
+    session::{Batch, Float, Numerics, SessionOptions},
+    tensor::{DType, Tensor},
+};
+
+const PINNED: Settings = Settings { numerics: Numerics::Pinned, float: DType::F32 };
+const BACKENDS: [Backend; 3] = [Backend::Mlx, Backend::Iree, Backend::Reference];
+
+fn program(ops: &str) -> Program {
+    let text = format!(
+        "family toy for \"toy\"\n\
+         config {{ vocab: dim = \"vocab\"  hidden: dim = \"hidden\" }}\n\
+         {ops}\n\
+         model {{\n\
+             table: Embedding(vocab, hidden)\n\
+             graph embed(tokens: i32[B, S]) -> F[B, S, hidden] {{ table(tokens) }}\n\
+             graph forward(x: F[B, S, hidden], positions: i32[B, S], wanted: i32[B, R]) -> F[B, R, vocab] {{\n\
+                 table.logits(rows_at(x, wanted))\n\
+             }}\n\
+         }}\n"
+    );
+    let mut sources = prelude_sources();
+    let file = sources.add("toy.mgraph", text);
+    compile_whole_prelude(sources, file).unwrap_or_else(|failed| panic!("{failed}"))
+}
+
+/// From -1 to 1, the same every time.
+fn numbers(shape: &[usize], seed: u32) -> Tensor {
+    let mut state = seed.wrapping_mul(747_796_405).wrapping_add(1);
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    Tensor::from_f32(shape, &(0..shape.iter().product()).map(|_| next()).collect::<Vec<_>>())
+}
+
+#[test]
+fn an_op_of_the_prelude_on_three_executors() {
+    let program = program("");
+    let operands =
+        vec![Operand::Tensor(numbers(&[3, 7], 1)), Operand::Tensor(numbers(&[7], 2)), Operand::Load(Val::Float(1e-5))];
+    let norm = |backend| direct::op(backend, &PINNED, &program, "rms_norm", operands.clone()).unwrap();
+    let [mlx, iree, reference] = BACKENDS.map(norm);
+    for found in [mlx, iree] {
+        assert_eq!(found[0].shape, [3, 7]);
+        for (x, y) in found[0].to_f32().iter().zip(reference[0].to_f32()) {
+            assert!((x - y).abs() <= 4.0 * f32::EPSILON * y.abs(), "{x} and {y}");
+        }
+    }
+}
+
+/// Between two that stay: one whose operand does not fit the op, and one of an op that the program has not.
+#[test]
+fn a_call_that_fails_leaves_the_others_alone() {
+    let program =
+        program("op twice(x: F[..]) -> F[..] { x + x }\nop flip(x: F[N, M]) -> F[M, N] { transpose(x, [1, 0]) }");
+    for backend in BACKENDS {
+        let mut many = Many::new(backend, PINNED);
+        let (x, y) = (numbers(&[2, 3], 1), numbers(&[5], 2));
+        let first = many.add(&program, "twice", vec![Operand::Tensor(x.clone())]);
+        let flat = many.add(&program, "flip", vec![Operand::Tensor(y.clone())]);
+        let unknown = many.add(&program, "thrice", vec![Operand::Tensor(y.clone())]);
+        let last = many.add(&program, "twice", vec![Operand::Tensor(y.clone())]);
+        let found = many.run();
+        for (at, x) in [(first, &x), (last, &y)] {
+            let twice: Vec<f32> = x.to_f32().iter().map(|x| x + x).collect();
+            assert_eq!(*found[at].as_ref().unwrap(), [Tensor::from_f32(&x.shape, &twice)], "{backend}");
+        }
+        assert!(found[flat].is_err(), "{backend}");
+        let said = found[unknown].as_ref().unwrap_err().to_string();
+        assert!(said.contains("reaches no op `thrice`"), "{backend}: {said}");
+    }
+}
+
+/// `embed` and `forward` of a model, and the logits of its session, on one batch.
+fn both(model: &std::sync::Arc<Model>, backend: Backend, numerics: Numerics) -> (Tensor, Tensor) {
+    let tokens: Vec<i32> = (0..12).map(|i| (i * 37 + 11) % 90).collect();
+    let batch = Batch::row(&tokens, 0, tokens.len());
+    let capacity = 128;
+    let options = SessionOptions { rows: 1, capacity, max_chunk: 12, dtype: Float::F32, numerics, probes: false };
+    let mut session = backend::open(backend, model, options).unwrap();
+    let expected = session.step(&batch, None).unwrap();
+
+    let settings = Settings { numerics, float: DType::F32 };
+    // What MLX's session holds after this call; all that IREE's holds.
+    let positions = if backend == Backend::Mlx { 64 } else { capacity };
+    let run = |graph: &str, inputs: &[(&str, Tensor)]| {
+        let call = GraphCall::of_model(model, graph, inputs, 1, positions);
+        direct::graph(backend, &settings, &call).unwrap().results.remove(0)
+    };
+    let told = inputs::of_words(&model.program, &model.resolved, &batch, DType::F32).unwrap();
+    let of = |graph: &str| -> Vec<(&str, Tensor)> {
+        let function = model.program.graph(graph).unwrap();
+        let told = told.iter().filter(|(name, _)| function.parameters.iter().any(|p| p.name == *name));
+        told.map(|(name, value)| (name.as_str(), value.clone())).collect()
+    };
+    let x = run("embed", &of("embed"));
+    let inputs = [vec![("x", x)], of("forward")].concat();
+    (run("forward", &inputs), expected)
+}
+
+/// IREE's session compiles `embed` and `forward` into one module, where gemma's scaling of the embedding may be contracted with what
+/// reads it; llama has none.
+#[test]
+fn a_graph_is_what_the_session_computes() {
+    for (name, backends) in [("llama", &[Backend::Mlx, Backend::Iree][..]), ("gemma3_text", &[Backend::Mlx])] {
+        let (model, _) = mgraph_tests::open_golden(name).unwrap();
+        for backend in backends {
+            for numerics in [Numerics::Pinned, Numerics::Fused] {
+                let (direct, session) = both(&model, *backend, numerics);
+                assert!(direct == session, "{name} on {backend}, {numerics:?}");
+            }
+        }
+    }
+}
