@@ -1,12 +1,13 @@
 //! The op list of one call: the IR unrolled for a config, sizes and a family dtype into a flat graph of primitives, in order of
 //! evaluation. What a backend really executes is compared with this.
 
+mod kernel;
 mod reduce;
 
 use crate::{
     bind::{Bindings, StateDim, StateId, WeightId, WeightKind},
     config::Resolved,
-    interpret::{Application, Domain, Fault, Primitive, Store, Typed, Walk, Walked},
+    interpret::{Application, Domain, Fault, Operand, Primitive, Store, Typed, Walk, Walked},
     ir::{DType, Program, TwinBackend},
     source::Span,
 };
@@ -48,6 +49,13 @@ pub enum What {
     /// What a state holds when the call begins, by field path.
     State(String),
     Primitive(Primitive),
+    /// Of [`crate::kernels`], in the place of an op. The operands are the tensors among its arguments, a packed matrix as codes,
+    /// scales and biases. `numbers`, in the order of the parameters: a load value; bits and group of a matrix, 0 and 0 of
+    /// a dense one; of what may be left out, whether it is there.
+    Kernel {
+        path: &'static str,
+        numbers: Vec<f64>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +75,7 @@ pub struct Sizes<'a> {
     pub rows: usize,
     pub positions: usize,
     pub family: DType,
-    /// The backend whose op twins are taken; `None` in mode `pinned`.
+    /// The backend whose twins are taken; `None` in mode `pinned`.
     pub twins: Option<TwinBackend>,
 }
 
@@ -228,5 +236,9 @@ impl Domain for Tracer<'_> {
         }
         self.nodes[value.id.0].probes.push(name);
         Ok(())
+    }
+
+    fn kernel(&mut self, path: &str, arguments: &[Option<Operand<Traced>>]) -> Option<Result<Traced, String>> {
+        Some(self.kernel_node(path, arguments))
     }
 }

@@ -1,5 +1,10 @@
-//! The certificate: the ops of a graph as the IR says, and the ops read back from the StableHLO that its emitter wrote,
-//! as two listings that must be equal line by line. Constants stand inline; a broadcast is no op.
+//! The certificate: the ops of a graph as the IR says, and as a backend has them: read back from the StableHLO that its emitter wrote, or
+//! from the graph that MLX would execute. Two listings that must be equal line by line; constants stand inline, and a broadcast is no op
+//! where it only repeats an operand.
+
+mod ir_terms;
+mod mlx;
+pub mod terms;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,8 +17,8 @@ use mgraph_dsl::{
     trace::{self, Sizes, WeightPart, What, trace},
 };
 use mgraph_runtime::{
-    error::{Context, Result, anyhow, bail},
-    family::HloEmitter,
+    error::{Context, Result, anyhow, bail, ensure},
+    family::{HloEmitter, MlxLoader},
     hlo::{
         self, Build, BuildOptions, WeightType, emit,
         graph::{ArgumentKind, Part, ResultKind},
@@ -33,10 +38,43 @@ pub struct Case<'a> {
     pub fused: bool,
 }
 
-/// The two listings of a case: the IR's and the emission's.
-pub fn listings(case: &Case<'_>, emitter: HloEmitter) -> Result<(Vec<String>, Vec<String>)> {
+/// What generated code has for a backend.
+#[derive(Clone, Copy)]
+pub enum Emitted {
+    Mlx(MlxLoader),
+    Hlo(HloEmitter),
+}
+
+/// The two listings of a case: the IR's and the backend's.
+pub fn listings(case: &Case<'_>, emitted: Emitted) -> Result<(Vec<String>, Vec<String>)> {
     let inputs = inputs(case)?;
-    Ok((of_ir(case, &inputs)?, of_emission(case, &inputs, emitter)?))
+    match emitted {
+        Emitted::Hlo(emitter) => Ok((of_ir(case, &inputs)?, of_emission(case, &inputs, emitter)?)),
+        Emitted::Mlx(loader) => {
+            // Two stores: on one, a term of the other side could hide that a rewrite depends on the order.
+            let (mut ours, mut theirs) = (terms::Terms::default(), terms::Terms::default());
+            let expected = ir_terms::terms(case, &inputs, &mut ours)?;
+            let found = mlx::terms(case, &inputs, loader, &mut theirs)?;
+            Ok((ours.listing(&expected), theirs.listing(&found)))
+        }
+    }
+}
+
+/// The first line that differs, as both sides have it; `None` where they agree.
+///
+/// Errors: a side has no listing. On the backend's, that is a drift too: something is no primitive of the language.
+pub fn first_difference(case: &Case<'_>, emitted: Emitted) -> Result<Option<String>> {
+    let (ir, emitted) = listings(case, emitted)?;
+    let Case { graph, sizes, fused, .. } = case;
+    Ok(difference(&ir, &emitted)?.map(|lines| format!("{graph} {sizes:?} fused {fused}, {lines}")))
+}
+
+/// As [`first_difference`], of the two listings.
+pub fn difference(ir: &[String], emitted: &[String]) -> Result<Option<String>> {
+    ensure!(ir.len() >= 3, "a certificate over nothing");
+    let Some(at) = (0..ir.len().max(emitted.len())).find(|i| ir.get(*i) != emitted.get(*i)) else { return Ok(None) };
+    let side = |lines: &[String]| lines.get(at).cloned().unwrap_or_else(|| "(ends)".into());
+    Ok(Some(format!("line {at}:\n  IR       {}\n  emitted  {}", side(ir), side(emitted))))
 }
 
 struct Input {
@@ -106,14 +144,19 @@ fn constant(numbers: &[f64], dtype: hlo::DType) -> String {
     format!("{numbers:?}: {dtype:?}")
 }
 
-fn of_ir(case: &Case<'_>, inputs: &[Input]) -> Result<Vec<String>> {
+/// What the IR computes, with the twins of one backend in mode `fused`; each value once.
+fn traced(case: &Case<'_>, inputs: &[Input], backend: TwinBackend) -> Result<trace::Trace> {
     let shapes: Vec<(&str, ir::DType, &[usize])> =
         inputs.iter().map(|i| (i.name.as_str(), i.dtype, i.shape.as_slice())).collect();
     let [rows, _, _, positions] = case.sizes;
-    let twins = case.fused.then_some(TwinBackend::Hlo);
+    let twins = case.fused.then_some(backend);
     let sizes = Sizes { inputs: &shapes, rows, positions, family: ir::DType::F32, twins };
     let traced = trace(case.program, case.resolved, case.bindings, case.graph, &sizes).map_err(|f| anyhow!("{f}"))?;
-    let traced = traced.shared().live(true);
+    Ok(traced.shared().live(true))
+}
+
+fn of_ir(case: &Case<'_>, inputs: &[Input]) -> Result<Vec<String>> {
+    let traced = traced(case, inputs, TwinBackend::Hlo)?;
     let mut listing = Listing { lines: Vec::new(), counted: 0 };
     let mut known: Vec<String> = Vec::new();
     for node in &traced.nodes {
@@ -124,6 +167,7 @@ fn of_ir(case: &Case<'_>, inputs: &[Input]) -> Result<Vec<String>> {
             What::Input(name) => format!("input {name}"),
             What::State(path) => format!("state {path}"),
             What::Weight { path, part } => weight(path, *part).to_string(),
+            What::Kernel { path, numbers } => listing.op(path, &operands, numbers, &shape, dtype),
             What::Primitive(primitive) => ir_op(&mut listing, primitive, &operands, node, &shape, dtype, &traced)?,
         };
         known.push(name);

@@ -75,6 +75,10 @@ impl fmt::Display for Trace {
                 What::Weight { path, part: WeightPart::Dense } => write!(f, "weight {path}")?,
                 What::Weight { path, part } => write!(f, "weight {path} {}", format!("{part:?}").to_lowercase())?,
                 What::State(path) => write!(f, "state {path}")?,
+                What::Kernel { path, numbers } => {
+                    let operands: Vec<String> = node.operands.iter().map(|id| format!("%{}", id.0)).collect();
+                    write!(f, "{path}{numbers:?}({})", operands.join(", "))?;
+                }
                 What::Primitive(primitive) => {
                     let operands: Vec<String> = node.operands.iter().map(|id| format!("%{}", id.0)).collect();
                     write!(f, "{primitive}({})", operands.join(", "))?;

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use mlx_rs::{Array, transforms};
 
-use super::update;
+use super::{record, update};
 use crate::{
     error::{Context, Result},
     tensor::DType,
@@ -62,6 +62,9 @@ impl Core {
 
     /// Starts computing `values`, so that the cores work while the graph of the next layer is built.
     pub fn begin(&self, values: &[&Array]) -> Result<()> {
+        if record::recording() {
+            return Ok(());
+        }
         Ok(transforms::async_eval(values.iter().copied())?)
     }
 

@@ -9,6 +9,8 @@ pub mod kernels;
 mod matrix;
 pub mod ops;
 mod raw;
+pub mod readback;
+pub mod record;
 mod session;
 mod streams;
 #[cfg(test)]
