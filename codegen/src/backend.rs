@@ -20,7 +20,8 @@ pub(crate) trait Backend {
     /// Its `Vec<i64>` or slice.
     fn shape(&self, tensor: &TokenStream) -> TokenStream;
     fn dtype(&self, tensor: &TokenStream) -> TokenStream;
-    fn probe(&self, pattern: &str, holes: &[TokenStream], value: &TokenStream) -> TokenStream;
+    /// `value` is given away; the expression is what goes on in its place.
+    fn probe(&self, pattern: &str, holes: &[TokenStream], value: &TokenStream) -> Expr;
     /// How a weight held in the field `place` of the block enters a function; `None` where the field is the weight.
     fn weight(&self, place: &TokenStream, matrix: bool) -> Option<Expr>;
     fn state_read(&self, place: &TokenStream) -> Expr;

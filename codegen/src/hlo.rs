@@ -168,12 +168,12 @@ impl Backend for Hlo {
         quote!(cx.dtype(#tensor))
     }
 
-    fn probe(&self, pattern: &str, holes: &[TokenStream], value: &TokenStream) -> TokenStream {
+    fn probe(&self, pattern: &str, holes: &[TokenStream], value: &TokenStream) -> Expr {
         if holes.is_empty() {
             let name = pattern.replace("{{", "{").replace("}}", "}");
-            return quote!(cx.probe(#name, #value););
+            return Expr::plain(quote!(cx.probe(#name, #value)));
         }
-        quote!(cx.probe(&format!(#pattern #(, #holes)*), #value);)
+        Expr::plain(quote!(cx.probe(&format!(#pattern #(, #holes)*), #value)))
     }
 
     fn weight(&self, place: &TokenStream, matrix: bool) -> Option<Expr> {

@@ -170,8 +170,8 @@ impl Backend for Mlx {
         quote!(ops::dtype(#tensor)?)
     }
 
-    fn probe(&self, pattern: &str, holes: &[TokenStream], value: &TokenStream) -> TokenStream {
-        quote!(cx.probe(format_args!(#pattern #(, #holes)*), #value)?;)
+    fn probe(&self, pattern: &str, holes: &[TokenStream], value: &TokenStream) -> Expr {
+        Expr::fallible(quote!(cx.probe(format_args!(#pattern #(, #holes)*), #value)))
     }
 
     fn weight(&self, _: &TokenStream, _: bool) -> Option<Expr> {

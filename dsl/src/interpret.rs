@@ -17,7 +17,7 @@ mod weights;
 
 pub use domain::{Application, Cut, Domain, Matrix, Number, Primitive, Store, Typed};
 pub use fault::Fault;
-pub use numeric::Precision;
+pub use numeric::{Feed, Precision};
 pub use session::{Interpreter, Outcome, ReadWeight, derived_weight, run_op, stored_weight};
 pub use tensor::{Data, Tensor};
 pub use walk::{Operand, Walk, Walked};

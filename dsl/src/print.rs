@@ -379,9 +379,10 @@ impl<'p> Printer<'p> {
                 let callee = &block.function(*callee).name;
                 self.line(format_args!("{outs}{receiver}:{}.{callee}({arguments})", block.name))
             }
-            Statement::Probe { value, name, .. } => {
+            Statement::Probe { out, value, name, .. } => {
                 let (name, value) = (self.pattern(name), self.value(function, *value));
-                self.line(format_args!("probe {value} as {name:?}"))
+                let outs = self.outs(function, &[*out]);
+                self.line(format_args!("{outs}probe {value} as {name:?}"))
             }
             Statement::If { outs, condition, then, otherwise } => {
                 let (outs, condition) = (self.outs(function, outs), self.load(condition));

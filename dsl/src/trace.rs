@@ -230,12 +230,12 @@ impl Domain for Tracer<'_> {
         Ok(())
     }
 
-    fn probe(&mut self, name: String, value: &Traced) -> Result<(), String> {
+    fn probe(&mut self, name: String, value: &Traced) -> Result<Option<Traced>, String> {
         if self.nodes.iter().any(|node| node.probes.contains(&name)) {
             return Err(format!("the probe name {name:?} occurs twice in this call"));
         }
         self.nodes[value.id.0].probes.push(name);
-        Ok(())
+        Ok(None)
     }
 
     fn kernel(&mut self, path: &str, arguments: &[Option<Operand<Traced>>]) -> Option<Result<Traced, String>> {

@@ -101,10 +101,15 @@ impl Body<'_> {
                 let arguments = self.arguments(arguments)?;
                 Ok(Step::Define(outs.clone(), Expr::fallible(quote!(#receiver.#name(cx, #(#arguments),*)))))
             }
-            Statement::Probe { value, name, .. } => {
+            Statement::Probe { out, value, name, .. } => {
                 let (pattern, holes) = self.scope.pattern(name)?;
-                let value = self.scope.value(*value)?.pass();
-                Ok(Step::Done(self.backend.probe(&pattern, &holes, &value)))
+                let value = self.kept(*value)?;
+                let probed = self.backend.probe(&pattern, &holes, &value);
+                if within.is_some() && self.uses.count(*out) == 0 {
+                    let probed = probed.value();
+                    return Ok(Step::Done(quote!(#probed;)));
+                }
+                Ok(Step::Define(vec![*out], probed))
             }
             Statement::If { outs, condition, then, otherwise } => {
                 let condition = self.scope.scalar(condition)?.tokens;

@@ -411,7 +411,7 @@ impl Lowering<'_, '_> {
             let found = self.describe(&item);
             return self.fail(Code::TypeMismatch, value.span, format!("a probe names a tensor, this is {found}"));
         };
-        self.tensor_type(probed, value.span)?;
+        let ty = self.tensor_type(probed, value.span)?;
         if self.derived {
             let message = "a derived weight is computed before any call, and has no probe";
             return self.fail(Code::DerivedWeight, span, message);
@@ -420,8 +420,9 @@ impl Lowering<'_, '_> {
             return self.fail(Code::TypeMismatch, name.span, "a probe needs a name");
         }
         let name = self.pattern(name)?;
-        self.push(Statement::Probe { value: probed, name, span });
-        Ok(Item::Value(probed))
+        let out = self.new_value(Type::Tensor(ty), span);
+        self.push(Statement::Probe { out, value: probed, name, span });
+        Ok(Item::Value(out))
     }
 
     /// `"layer.{i}.attn"`, the name of a probe or a load value: text and holes. A hole is a name, or a name of a section.

@@ -209,7 +209,8 @@ pub trait Domain {
 
     fn write(&mut self, id: StateId, value: Self::Tensor) -> Result<(), String>;
 
-    fn probe(&mut self, name: String, value: &Self::Tensor) -> Result<(), String>;
+    /// What stands for `value` from here on, of its dtype and shape; `None` for itself.
+    fn probe(&mut self, name: String, value: &Self::Tensor) -> Result<Option<Self::Tensor>, String>;
 
     /// The results of an op on whole weights alone, if [`Domain::keep`] was told them.
     fn recall(&self, _op: OpId, _weights: &[WeightId]) -> Option<Vec<Self::Tensor>> {

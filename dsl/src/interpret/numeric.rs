@@ -23,11 +23,15 @@ pub enum Precision {
     Double,
 }
 
+/// Given a probe's name and value, what stands for the value from there on; `None` for itself.
+pub type Feed = Box<dyn FnMut(&str, &Tensor) -> Option<Tensor> + Send>;
+
 pub(super) struct Numeric {
     pub precision: Precision,
     pub family: DType,
     pub bindings: Arc<Bindings>,
     pub read: ReadWeight,
+    pub feed: Option<Feed>,
     pub weights: BTreeMap<WeightId, Store<Tensor>>,
     pub kept: BTreeMap<(OpId, Vec<WeightId>), Vec<Tensor>>,
     /// The state of one request, without the axis of rows; positions as far as they were shown. Absent is zero.
@@ -52,6 +56,7 @@ impl Numeric {
             family: if family == DType::F { DType::F32 } else { family },
             bindings,
             read,
+            feed: None,
             weights: BTreeMap::new(),
             kept: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -278,12 +283,13 @@ impl Domain for Numeric {
         Ok(())
     }
 
-    fn probe(&mut self, name: String, value: &Tensor) -> Result<(), String> {
+    fn probe(&mut self, name: String, value: &Tensor) -> Result<Option<Tensor>, String> {
         if self.call.probes.iter().any(|(n, _)| *n == name) {
             return Err(format!("the probe name {name:?} occurs twice in this call"));
         }
+        let fed = self.feed.as_mut().and_then(|feed| feed(&name, value));
         self.call.probes.push((name, value.clone()));
-        Ok(())
+        Ok(fed)
     }
 
     fn recall(&self, op: OpId, weights: &[WeightId]) -> Option<Vec<Tensor>> {

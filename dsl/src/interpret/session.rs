@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     domain::{Domain, Matrix, Store},
     fault::Fault,
-    numeric::{Call, Numeric, Precision},
+    numeric::{Call, Feed, Numeric, Precision},
     tensor::Tensor,
     walk::{Operand, Walk, Walked},
 };
@@ -50,6 +50,11 @@ impl Interpreter {
     ) -> Interpreter {
         let numeric = Numeric::new(bindings.clone(), family, precision, read);
         Interpreter { program, resolved, bindings, numeric }
+    }
+
+    /// From now on calls go on from what `feed` gives for a probe; the probes of an [`Outcome`] are still the values computed.
+    pub fn feed(&mut self, feed: Feed) {
+        self.numeric.feed = Some(feed);
     }
 
     /// Run a graph. Row `b` of the call is the request in slot `slots[b]`; states show `positions` positions. When the

@@ -257,8 +257,8 @@ fn model() -> Program {
     let x = || f(&["B", "S", "width"]);
     let ids = || Type::Tensor(tensor(DType::I32, &["B", "S"]));
     let memory = || f(&["B", "T", "width"]);
-    // x, positions, gain, scaled, memory, updated, sum over positions
-    let values = vec![x(), ids(), f(&["1"]), x(), memory(), memory(), f(&["B", "1", "width"]), x()];
+    // x, positions, gain, scaled, memory, updated, sum over positions, with that sum, probed
+    let values = vec![x(), ids(), f(&["1"]), x(), memory(), memory(), f(&["B", "1", "width"]), x(), x()];
     let mut turn = function("", &[("x", 0), ("positions", 1)], values, &[("B", 0, -3), ("S", 0, -2)]);
     turn.body = Region {
         statements: vec![
@@ -275,6 +275,7 @@ fn model() -> Program {
             prim(6, Prim::Reduce { op: Reduce::Sum, axes: vec![-2] }, &[5]),
             prim(7, Prim::Binary(Binary::Add), &[3, 6]),
             Statement::Probe {
+                out: ValueId(8),
                 value: ValueId(7),
                 name: vec![
                     PatternPart::Text("layer.".into()),
@@ -283,7 +284,7 @@ fn model() -> Program {
                 span: HERE,
             },
         ],
-        results: vec![ValueId(7)],
+        results: vec![ValueId(8)],
     };
     layer.functions.push(turn);
     let layers = FieldKind::Children {
@@ -362,6 +363,25 @@ fn a_model_remembers_per_slot() {
         reference.reset(7);
         assert_eq!(reference.state("layers.0.memory", 7), None);
     }
+}
+
+#[test]
+fn a_call_goes_on_from_what_it_is_fed() {
+    let mut reference = interpreter(Precision::Single);
+    reference.feed(Box::new(|name, value| {
+        assert_eq!(value.shape(), [1, 2, 2]);
+        (name == "layer.0").then(|| floats(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]))
+    }));
+    let inputs = [("positions", ints(&[1, 2], &[0, 1])), ("x", floats(&[1, 2, 2], &[9.0; 4]))];
+    let outcome = reference.call("forward", &inputs, &[0], 4).expect("a result");
+    assert_eq!(outcome.probe("layer.0").map(Tensor::to_f32), Some(vec![54.0; 4]));
+    // Half of what was fed, plus the sum of both halves.
+    assert_eq!(outcome.results[0].to_f32(), [2.5, 4.0, 3.5, 5.0]);
+    assert_eq!(outcome.probe("layer.1"), outcome.results.first());
+
+    reference.feed(Box::new(|_, _| Some(floats(&[1, 1, 2], &[0.0; 2]))));
+    let refused = reference.call("forward", &inputs, &[1], 4).expect_err("a shape that does not fit");
+    assert!(refused.message.contains("what stands for this probe is f32[1, 1, 2]"), "{}", refused.message);
 }
 
 #[test]

@@ -364,7 +364,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                 let results = self.function(function, Some(instance), origin, passed, *span)?;
                 self.assign(outs, results, frame);
             }
-            Statement::Probe { value, name, span } => {
+            Statement::Probe { out, value, name, span } => {
                 let mut text = String::new();
                 for part in name {
                     match part {
@@ -374,7 +374,10 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                 }
                 let tensor = self.tensor(*value, frame)?;
                 self.probes += 1;
-                self.domain.probe(text, &tensor).map_err(|m| self.fault(*span, m))?;
+                let other = self.domain.probe(text, &tensor).map_err(|m| self.fault(*span, m))?;
+                let cell = Cell::Tensor(other.unwrap_or(tensor));
+                self.check(*out, &cell, frame, "what stands for this probe")?;
+                frame.set(*out, cell);
             }
             Statement::If { outs, condition, then, otherwise } => {
                 let holds = load::truth(condition, frame).map_err(|e| self.load(e))?;

@@ -204,8 +204,9 @@ pub enum Statement {
         arguments: Vec<Argument>,
         span: Span,
     },
-    /// `value @ "layer.{i}"`
+    /// `value @ "layer.{i}"`; `out` is what goes on from there.
     Probe {
+        out: ValueId,
         value: ValueId,
         name: Vec<PatternPart>,
         span: Span,

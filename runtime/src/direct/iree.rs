@@ -197,8 +197,9 @@ impl Domain for Hlo<'_, '_> {
         Ok(())
     }
 
-    fn probe(&mut self, name: String, value: &Value<V>) -> Result<(), String> {
-        around::probe(self, name, value)
+    fn probe(&mut self, name: String, value: &Value<V>) -> Result<Option<Value<V>>, String> {
+        around::probe(self, name, value)?;
+        Ok(None)
     }
 }
 

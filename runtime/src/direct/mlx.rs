@@ -82,8 +82,9 @@ impl Domain for Mlx<'_> {
         Ok(())
     }
 
-    fn probe(&mut self, name: String, value: &Value<Array>) -> Result<(), String> {
-        around::probe(self, name, value)
+    fn probe(&mut self, name: String, value: &Value<Array>) -> Result<Option<Value<Array>>, String> {
+        around::probe(self, name, value)?;
+        Ok(None)
     }
 
     fn kernel(

@@ -258,16 +258,16 @@ impl Build {
         self.states.insert(path.into(), (value, true));
     }
 
-    /// Name a value. Nothing happens when probes are off.
-    pub fn probe(&mut self, name: &str, value: V) {
+    /// Name a value; gives what the call goes on from. Nothing happens when probes are off.
+    pub fn probe(&mut self, name: &str, value: V) -> V {
         if !self.options.probes {
-            return;
+            return value;
         }
         if self.probes.iter().any(|(known, _)| known == name) {
-            self.fail(format_args!("probe {name} occurs twice in one call"));
-            return;
+            return self.fail(format_args!("probe {name} occurs twice in one call"));
         }
         self.probes.push((name.into(), value));
+        value
     }
 
     pub(super) fn record(&mut self, op: Op, operands: Vec<V>, ty: Type) -> V {

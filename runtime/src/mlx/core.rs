@@ -68,11 +68,12 @@ impl Core {
         Ok(transforms::async_eval(values.iter().copied())?)
     }
 
-    pub fn probe(&mut self, name: fmt::Arguments<'_>, value: &Array) -> Result<()> {
+    /// Names a value, and gives what the call goes on from.
+    pub fn probe(&mut self, name: fmt::Arguments<'_>, value: Array) -> Result<Array> {
         if self.probing {
             self.probes.push((name.to_string(), value.clone()));
         }
-        Ok(())
+        Ok(value)
     }
 
     pub fn state(&mut self, path: &str) -> Result<Array> {

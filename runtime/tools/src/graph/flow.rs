@@ -223,7 +223,9 @@ impl<'p> Builder<'p> {
                 let node = self.node(Kind::Block { block: *block, stack: false }, &title, &note);
                 self.call(outs, arguments, node);
             }
-            Statement::Probe { value, name, .. } => {
+            Statement::Probe { out, value, name, .. } => {
+                let origin = self.origin(*value).clone();
+                self.set(*out, origin);
                 if let Origin::Node(node) = *self.origin(*value) {
                     let name = label::probe(self.program, name);
                     self.flow.nodes[node.0].probes.push(name);
@@ -281,8 +283,16 @@ impl<'p> Builder<'p> {
             return false;
         };
         let mut given = body.results.iter().chain(collected.iter().map(|c| &c.item));
+        let mut named = made.clone();
+        for statement in &body.statements {
+            if let Statement::Probe { out, value, .. } = statement
+                && named.contains(value)
+            {
+                named.push(*out);
+            }
+        }
         if !matches!(receiver, Receiver::Item { item, path } if item == of && path.is_empty())
-            || !given.all(|value| made.contains(value))
+            || !given.all(|value| named.contains(value))
         {
             return false;
         }
