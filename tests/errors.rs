@@ -368,6 +368,97 @@ fn parity_stops_at_the_first_divergence_and_names_its_line() {
     refused(mlxcel(&[&line[..], &["--input", "5"]].concat()), &["golden.safetensors", "--input"]);
 }
 
+/// The first executor's rows are there before the second begins, though nobody's terminal is at the other end.
+#[test]
+fn parity_says_each_row_when_it_is_known() {
+    use std::io::Read;
+
+    let dir = checkpoint();
+    let (mut from, to) = std::io::pipe().unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_mlxcel"));
+    run.args(["parity", "--model", dir.path().to_str().unwrap(), "--a", "mlx", "--b", "reference", "--ref"])
+        .arg(golden().join("golden.safetensors"))
+        .stdout(to.try_clone().unwrap())
+        .stderr(to);
+    let mut child = run.spawn().unwrap();
+    drop(run);
+    let mut text = String::new();
+    from.read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
+    let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in:\n{text}"));
+    assert!(place("\nembed ") < place("greedy steps (mlx)"), "{text}");
+    assert!(place("\ndecode.logits ") < place("padded batch (mlx)"), "{text}");
+    assert!(place("\nbatch.logits ") < place("loading weights (reference)"), "{text}");
+}
+
+/// Nothing is compiled in advance here, so that each kind of work lasts longer than the silence.
+#[test]
+fn parity_gives_signs_of_life() {
+    let dir = checkpoint();
+    let output = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+        .args(["parity", "--model", dir.path().to_str().unwrap(), "--a", "iree", "--heartbeat", "1", "--ref"])
+        .arg(golden().join("golden.safetensors"))
+        .env("MLXCEL_CACHE", dir.path().join("cache"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for work in ["loading weights (iree)", "running 1 x 12 tokens (iree)", "running 8 greedy steps (iree)"] {
+        assert!(said.contains(&format!("still {work}, for ")), "{work}: {said}");
+    }
+}
+
+/// What does not depend on the machine's GPU: MLX is told to leave TF32 alone, or refuses to run.
+#[test]
+fn parity_holds_tf32_off() {
+    let dir = checkpoint();
+    let run = |variable: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlxcel"));
+        command.args(["parity", "--model", dir.path().to_str().unwrap(), "--a", "mlx", "--stages", "embed", "--ref"]);
+        command.arg(golden().join("golden.safetensors")).args(["--json", dir.path().join("a.json").to_str().unwrap()]);
+        command.envs(variable.map(|value| ("MLX_ENABLE_TF32", value)));
+        command.output().unwrap()
+    };
+    for variable in [None, Some("0")] {
+        assert_eq!(run(variable).status.code(), Some(0));
+        let report: Value = serde_json::from_str(&fs::read_to_string(dir.path().join("a.json")).unwrap()).unwrap();
+        assert_eq!(report["flags"]["environment"]["MLX_ENABLE_TF32"], json!("0"));
+        assert_eq!((&report["family"]["tf32"], &report["exit"]["code"]), (&json!("forbid"), &json!(0)));
+        let versions = ["mlxcel", "mlx", "mlx_c", "iree_runtime"].map(|name| report["versions"][name].is_string());
+        assert_eq!(versions, [true; 4], "{report}");
+    }
+    refused(run(Some("1")), &["llama forbids TF32", "MLX_ENABLE_TF32=1"]);
+    let report: Value = serde_json::from_str(&fs::read_to_string(dir.path().join("a.json")).unwrap()).unwrap();
+    assert_eq!((&report["exit"]["code"], &report["exit"]["verdict"]), (&json!(2), &json!("could not run")));
+}
+
+#[test]
+fn parity_reports_that_cannot_be_written() {
+    let dir = checkpoint();
+    let golden = golden().join("golden.safetensors");
+    let line = ["parity", "--model", dir.path().to_str().unwrap(), "--a", "mlx", "--stages", "embed"];
+    let line = [&line[..], &["--ref", golden.to_str().unwrap()]].concat();
+    for flag in ["--json", "--html"] {
+        let missing = mlxcel(&[&line[..], &[flag, "missing/report"]].concat());
+        assert_eq!(missing.stdout, b"", "found before the work begins");
+        refused(missing, &["missing/report"]);
+        refused(mlxcel(&[&line[..], &[flag, dir.path().to_str().unwrap()]].concat()), &[dir.path().to_str().unwrap()]);
+        if cfg!(target_os = "linux") {
+            let full = mlxcel(&[&line[..], &[flag, "/dev/full"]].concat());
+            assert!(String::from_utf8_lossy(&full.stdout).contains("embed"), "the table does not depend on it");
+            refused(full, &["/dev/full", "space"]);
+        }
+    }
+    for (wrong, says) in [
+        (&["--heat"][..], "--heat"),
+        (&["--dtype", "f8"], "bf16"),
+        (&["--numerics", "loose"], "pinned"),
+        (&["--html"], "--html"),
+    ] {
+        refused(mlxcel(&[&line[..], wrong].concat()), &[says]);
+    }
+}
+
 #[test]
 fn parity_of_two_executors() {
     let dir = checkpoint();

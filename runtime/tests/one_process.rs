@@ -30,6 +30,32 @@ fn tensor(values: &[f32], shape: &[usize]) -> Tensor {
     Tensor { dtype: DType::F32, shape: shape.to_vec(), bytes }
 }
 
+/// Its workers are counted in a process of their own, where IREE starts for the first time.
+#[cfg(target_os = "linux")]
+#[test]
+fn as_many_workers_as_were_asked_for() -> Result {
+    const COUNTING: &str = "COUNT_WORKERS";
+    if std::env::var_os(COUNTING).is_some() {
+        let _first = iree::Runtime::new()?;
+        let names =
+            std::fs::read_dir("/proc/self/task")?.map(|task| std::fs::read_to_string(task?.path().join("comm")));
+        let names = names.collect::<std::io::Result<Vec<_>>>()?;
+        let workers = names.iter().filter(|name| name.starts_with("iree-worker")).count();
+        assert_eq!(iree::threads(), workers.to_string(), "{names:?}");
+        return Ok(());
+    }
+    for (asked, started) in [("1", true), ("3", true), ("0", false), ("many", false)] {
+        let child = std::process::Command::new(std::env::current_exe()?)
+            .args(["--exact", "as_many_workers_as_were_asked_for"])
+            .env(COUNTING, "yes")
+            .env(iree::THREADS_VARIABLE, asked)
+            .output()?;
+        assert_eq!(child.status.success(), started, "{asked}: {child:?}");
+        assert_eq!(!started, String::from_utf8_lossy(&child.stdout).contains("at least 1"), "{asked}: {child:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn with_mlx_loaded() -> Result {
     assert_eq!(by_mlx()?, EXPECTED);

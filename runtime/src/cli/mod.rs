@@ -6,6 +6,7 @@ mod import;
 mod limits;
 mod parity;
 mod progress;
+mod whole;
 
 use std::process::ExitCode;
 

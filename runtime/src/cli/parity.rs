@@ -1,14 +1,16 @@
 //! `mlxcel parity`: executors beside a reference, stage by stage; a table flushed line by line, and a file for machines.
 
+mod page;
+mod plot;
 mod report;
 mod table;
 
 use std::{
-    fs::File,
     io::{self, Write},
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use mgraph_dsl::pattern;
@@ -17,7 +19,8 @@ use self::{report::Report, table::Table};
 use super::{
     Verdict,
     limits::Limits,
-    progress::{Progress, note},
+    progress::{Progress, SILENCE, note},
+    whole::Whole,
 };
 use crate::{
     backend::Backend,
@@ -62,12 +65,18 @@ pub struct Arguments {
     /// Also write what was compared, with versions, flags and digests, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also write it as one page with plots that any browser shows
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// `pinned`: op order exactly as written; `fused`: declared twins may stand in
     #[arg(long, value_enum, default_value_t = Numerics::Pinned)]
     numerics: Numerics,
     /// Activation dtype
     #[arg(long, value_enum, default_value_t = Float::F32)]
     dtype: Float,
+    /// How long nothing may be said, for tests
+    #[arg(long, hide = true, value_name = "MS", default_value_t = SILENCE.as_millis() as u64)]
+    heartbeat: u64,
     #[command(flatten)]
     limits: Limits,
 }
@@ -155,11 +164,9 @@ impl Arguments {
 
 pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
     let (reference, judged) = arguments.sides()?;
-    let json = match &arguments.json {
-        Some(path) => Some((path, File::create(path).with_context(|| format!("writing {}", path.display()))?)),
-        None => None,
-    };
-    let progress = Progress::start();
+    let json = arguments.json.as_deref().map(Whole::open).transpose()?;
+    let html = arguments.html.as_deref().map(Whole::open).transpose()?;
+    let progress = Progress::with_silence(Duration::from_millis(arguments.heartbeat.max(1)));
     progress.step(&format!("opening {}", arguments.model.display()));
     let model = Model::open_with(&arguments.model, families, arguments.limits.given()?)?;
     let step = |message: &str| progress.step(message);
@@ -177,18 +184,24 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         "no stage is called as --stages asks; there are {}",
         golden.stages().join(", ")
     );
-    let mut report = Report::new(&model, golden, &arguments, &reference)?;
+    let mut report = Report::new(&model, golden, &arguments, &reference, &judged)?;
     let mut all = Tally::default();
-    for backend in judged {
+    let ran = judged.into_iter().try_for_each(|backend| {
         let tally = compare(&model, golden, &arguments, backend, &progress, &mut report)?;
         all.within += tally.within;
         all.diverged += tally.diverged;
         all.unjudged += tally.unjudged;
-    }
+        Ok(())
+    });
     progress.finish();
-    if let Some((path, mut file)) = json {
-        writeln!(file, "{:#}", report.finished(all)).with_context(|| format!("writing {}", path.display()))?;
+    let finished = report.finished(all, ran.as_ref().err());
+    if let Some(json) = json {
+        json.write(&finished.json())?;
     }
+    if let Some(html) = html {
+        html.write(&finished.html()?)?;
+    }
+    ran?;
     if all.unjudged > 0 {
         note(format_args!(
             "{} of {} rows have no verdict: nothing says what they may differ by. Family {} declares no `contract` for them, \

@@ -17,7 +17,7 @@ pub fn note(line: impl Display) {
 }
 
 /// How long nothing is said where nobody sees a spinner turn: a log that stands still looks like a process that hangs.
-const SILENCE: Duration = Duration::from_secs(30);
+pub const SILENCE: Duration = Duration::from_secs(30);
 
 pub struct Progress {
     bar: Option<ProgressBar>,
@@ -27,6 +27,11 @@ pub struct Progress {
 
 impl Progress {
     pub fn start() -> Progress {
+        Progress::with_silence(SILENCE)
+    }
+
+    /// `silence`: how long a step lasts before it is said again, where nobody sees a spinner.
+    pub fn with_silence(silence: Duration) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} [{elapsed}]") {
@@ -35,7 +40,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        let heartbeat = if bar.is_none() { heartbeat(SILENCE, note) } else { None };
+        let heartbeat = if bar.is_none() { heartbeat(silence, note) } else { None };
         Progress { bar, heartbeat }
     }
 

@@ -4,7 +4,7 @@
 use mgraph_dsl::{
     bind::{StateId, WeightId},
     interpret::{self, Application, Domain, Matrix, Number, Operand, Primitive, Store, Walked},
-    ir::{self, Binary, Compare, Reduce, TwinBackend, Unary},
+    ir::{self, Binary, Compare, Program, Reduce, TwinBackend, Unary},
     load::Val,
 };
 
@@ -23,6 +23,11 @@ use crate::{
 };
 
 pub(super) fn run(settings: &Settings, work: &Work<'_>) -> Result<Outcome> {
+    let program: &Program = match work {
+        Work::Op { program, .. } => program,
+        Work::Graph(call) => call.program,
+    };
+    mlx::hold(&program.name, program.numerics.tf32)?;
     mlx::prepare()?;
     let call = if let Work::Graph(call) = work { Some(*call) } else { None };
     let mut domain = Mlx { float: settings.float, call, around: Around::new() };

@@ -43,8 +43,10 @@ pub fn flags(tokens: usize, packed: bool) -> Vec<&'static str> {
 pub fn library() -> Result<PathBuf> {
     let path = std::env::var_os(LIBRARY_VARIABLE).filter(|set| !set.is_empty()).map(PathBuf::from);
     let path = path.or_else(|| option_env!("IREE_COMPILER_LIB").map(PathBuf::from));
-    let advice = "`make setup` installs it; or `pip install iree-base-compiler==3.13.0` and let IREE_COMPILER_LIB name its \
-                  libIREECompiler";
+    let advice = format!(
+        "`make setup` installs it; or `pip install iree-base-compiler=={}` and let IREE_COMPILER_LIB name its libIREECompiler",
+        super::iree::VERSION
+    );
     let path = path.ok_or_else(|| anyhow!("IREE's compiler is needed and {LIBRARY_VARIABLE} is not set: {advice}"))?;
     if !path.exists() {
         return Err(anyhow!("IREE's compiler is not at {}: {advice}", path.display()));
@@ -57,6 +59,12 @@ pub fn identity(library: &Path) -> Result<String> {
     let data = library.metadata().with_context(|| format!("looking at {}", library.display()))?;
     let time = data.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     Ok(format!("{} bytes, modified {}", data.len(), time.as_nanos()))
+}
+
+/// What the compiler calls itself. Loads it.
+pub fn revision(library: &Path) -> Result<String> {
+    let compiler = Compiler::with_library(library).map_err(|e| anyhow!("{e}"))?;
+    compiler.get_revision().map_err(|e| anyhow!("{e}"))
 }
 
 /// Compile one module. One at a time: the compiler sets up its targets on first use, and two that do so together crash.

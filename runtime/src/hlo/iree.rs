@@ -17,6 +17,9 @@ use crate::{
     tensor::{DType, Tensor},
 };
 
+/// Of the runtime sources that eerie brings; the compiler must be of the same version.
+pub const VERSION: &str = "3.13.0";
+
 /// Worker threads of IREE; one per core where not set. Read once per process.
 pub const THREADS_VARIABLE: &str = "MLXCEL_THREADS";
 
@@ -53,6 +56,11 @@ fn configure() -> Result<()> {
         if status.is_null() { Ok(()) } else { Err("IREE refused its process flags".to_owned()) }
     };
     DONE.get_or_init(once).clone().map_err(|message| anyhow!(message))
+}
+
+/// How many workers IREE was told to have.
+pub fn threads() -> String {
+    std::env::var(THREADS_VARIABLE).unwrap_or_else(|_| "one per physical core".to_owned())
 }
 
 /// One device: the cores of this machine.

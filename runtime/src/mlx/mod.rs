@@ -8,6 +8,7 @@ mod core;
 pub mod kernels;
 mod matrix;
 pub mod ops;
+mod policy;
 mod raw;
 pub mod readback;
 pub mod record;
@@ -20,13 +21,16 @@ mod weights;
 
 pub(crate) use self::{
     array::{download, upload},
+    policy::hold,
     raw::prepare,
 };
 pub use self::{
     core::{Core, Module},
     matrix::Matrix,
-    raw::version,
+    policy::VARIABLE as TF32_VARIABLE,
+    raw::{C_VERSION, version},
     session::MlxSession,
+    streams::threads,
     weights::Weights,
 };
 pub use mlx_rs::Array;

@@ -47,6 +47,9 @@ pub(super) fn one(name: &str, f: One, x: &Array) -> Result<Array> {
     array(name, &[x], |out, stream| unsafe { f(out, x.as_ptr(), stream) })
 }
 
+/// Of mlx-c, whose sources the crate mlx-sys of the same number brings.
+pub const C_VERSION: &str = "0.7.0";
+
 /// Of the MLX library that is linked.
 pub fn version() -> Option<String> {
     // SAFETY: `text` is ours until it is freed; what it holds ends with a zero and is copied before.

@@ -15,7 +15,7 @@ use mlx_rs::{Array, ops, transforms};
 use super::{
     array::{download, sizes, to_mlx, upload},
     core::{Core, Module},
-    streams,
+    policy, streams,
     weights::Weights,
 };
 use crate::{
@@ -63,6 +63,7 @@ impl MlxSession {
                  dtype (4096 ones make 256). Use --dtype f32, which keeps packed weights packed, or --backend iree"
             );
         }
+        policy::hold(&model.family.name, model.program.numerics.tf32)?;
         keep_freed_memory();
         let (work, jobs) = mpsc::channel::<Job>();
         let (ready, opened) = mpsc::channel();

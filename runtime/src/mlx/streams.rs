@@ -44,6 +44,15 @@ pub(super) fn by_rows(w: &Array, work: i64, product: impl Fn(&Array) -> Result<A
     })
 }
 
+/// CPU streams that a large product is cut over.
+pub fn threads() -> usize {
+    if cfg!(target_vendor = "apple") {
+        1
+    } else {
+        std::thread::available_parallelism().map_or(1, usize::from).min(MOST)
+    }
+}
+
 /// Leaves the cores to MLX's streams. Nothing where MLX's BLAS is another.
 pub(super) fn one_blas_thread() {
     #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 //! How far two tensors are from each other: the numbers of one row of the parity table.
 
-use super::ulp::Ulps;
+use super::{map::Map, ulp::Ulps};
 use crate::tensor::Tensor;
 
 /// What a stage may differ by. A bound that is absent does not judge.
@@ -28,6 +28,8 @@ pub struct Difference {
     /// Elements outside the bound, and those where only one side is a number.
     pub outside: usize,
     pub rms_ok: bool,
+    /// Where the differences lie; only of what is outside the bound.
+    pub map: Option<Map>,
 }
 
 /// The element furthest outside the bound, or with the largest difference.
@@ -63,12 +65,11 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, Strin
         worst: None,
         outside: 0,
         rms_ok: true,
+        map: None,
     };
     let (mut worst_excess, mut worst_at) = (f64::NEG_INFINITY, None);
     for (i, (x, y)) in left.iter().zip(&right).enumerate() {
-        // Equal values include equal infinities; NaN agrees with NaN only.
-        let delta = if x == y || (x.is_nan() && y.is_nan()) { 0.0 } else { (x - y).abs() };
-        let delta = if delta.is_nan() { f64::INFINITY } else { delta };
+        let delta = apart(*x, *y);
         let allowed = match (bound.max_abs, bound.rtol) {
             (None, None) => f64::INFINITY,
             // Relative to nothing where the reference is no finite number: NaN here would allow everything.
@@ -97,7 +98,17 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, Strin
         a_bits: bits(a, i),
         b_bits: bits(b, i),
     });
+    if !difference.within() {
+        let deltas = left.iter().zip(&right).map(|(x, y)| apart(*x, *y));
+        difference.map = Some(Map::of(&b.shape, deltas));
+    }
     Ok(difference)
+}
+
+/// Equal values include equal infinities; NaN agrees with NaN only, and is infinitely far from all else.
+fn apart(x: f64, y: f64) -> f64 {
+    let delta = if x == y || (x.is_nan() && y.is_nan()) { 0.0 } else { (x - y).abs() };
+    if delta.is_nan() { f64::INFINITY } else { delta }
 }
 
 /// Element number `at` as it lies in memory.
@@ -134,6 +145,7 @@ mod tests {
         let bound = Bound { max_abs: Some(0.1), ..Bound::default() };
         let d = compare(&row(&[1.0, 2.5, 3.05]), &row(&[1.0, 2.0, 3.0]), bound).unwrap();
         assert_eq!((d.outside, d.within(), d.max_rel), (1, false, 0.25));
+        assert_eq!(d.map.map(|map| (map.size, map.bins[1])), Some(([1, 3], 0.5)));
         let worst = d.worst.unwrap();
         assert_eq!(worst.index, [0, 1]);
         assert_eq!((&worst.a_bits[..], &worst.b_bits[..]), ("0x40200000", "0x40000000"));

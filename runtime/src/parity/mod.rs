@@ -3,6 +3,7 @@
 pub mod compare;
 mod golden;
 mod made;
+mod map;
 mod routed;
 mod row;
 mod ulp;
@@ -26,6 +27,7 @@ use compare::{Bound, compare};
 pub use {
     golden::Golden,
     made::made_by,
+    map::Map,
     row::{Basis, Outcome, Row, Tally, Verdict},
     ulp::Ulps,
 };
