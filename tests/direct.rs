@@ -95,14 +95,13 @@ fn both(model: &std::sync::Arc<Model>, backend: Backend, numerics: Numerics) -> 
         let call = GraphCall::of_model(model, graph, inputs, 1, positions);
         direct::graph(backend, &settings, &call).unwrap().results.remove(0)
     };
-    let told = inputs::of_words(&model.program, &model.resolved, &batch, DType::F32).unwrap();
-    let of = |graph: &str| -> Vec<(&str, Tensor)> {
-        let function = model.program.graph(graph).unwrap();
-        let told = told.iter().filter(|(name, _)| function.parameters.iter().any(|p| p.name == *name));
-        told.map(|(name, value)| (name.as_str(), value.clone())).collect()
-    };
-    let x = run("embed", &of("embed"));
-    let inputs = [vec![("x", x)], of("forward")].concat();
+    let told = |graph| inputs::of_tokens(&model.program, &model.resolved, graph, &batch, DType::F32).unwrap();
+    let (embed, forward) = (told("embed"), told("forward"));
+    fn by_name(told: &[(String, Tensor)]) -> Vec<(&str, Tensor)> {
+        told.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+    }
+    let x = run("embed", &by_name(&embed));
+    let inputs = [vec![("x", x)], by_name(&forward)].concat();
     (run("forward", &inputs), expected)
 }
 

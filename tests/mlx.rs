@@ -58,7 +58,14 @@ fn rows_stand_at_their_own_positions() {
     first.positions.extend(second.positions);
     first.wanted.extend(second.wanted);
     both.step(&first, None).unwrap();
-    let step = Batch { rows: 2, width: 1, tokens: vec![5, 5], positions: vec![40, 10], wanted: vec![0, 0] };
+    let step = Batch {
+        rows: 2,
+        width: 1,
+        tokens: vec![5, 5],
+        positions: vec![40, 10],
+        wanted: vec![0, 0],
+        ..Batch::default()
+    };
     let logits = both.step(&step, None).unwrap().to_f32();
     let (row_0, row_1) = logits.split_at(logits.len() / 2);
     assert!(far(row_0, &of_long) < 2e-4 && far(row_1, &of_short) < 2e-4);

@@ -38,26 +38,40 @@ pub fn open(backend: Backend, model: &Arc<Model>, options: SessionOptions) -> Re
         Backend::Iree => Box::new(hlo::HloSession::open(model, options)?),
         Backend::Reference => Box::new(ReferenceSession::open(model, options)?),
     };
-    Ok(Box::new(InVocabulary { inner, vocabulary: model.vocabulary()? }))
+    Ok(Box::new(InVocabulary { inner, vocabulary: model.token_ids()? }))
 }
 
-/// A session whose calls name only tokens that exist. MLX reads whatever lies beyond its table and IREE clamps, so what is
+/// A session whose calls name only tokens that there are embeddings of. MLX reads whatever lies beyond its table and IREE clamps, so what is
 /// outside has to be found before the call.
 struct InVocabulary {
     inner: Box<dyn Session>,
     vocabulary: usize,
 }
 
-impl Session for InVocabulary {
-    fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+impl InVocabulary {
+    fn check(&self, tokens: &[i32]) -> Result<()> {
         let outside = |token: &&i32| usize::try_from(**token).map_or(true, |token| token >= self.vocabulary);
-        if let Some(token) = batch.tokens.iter().find(outside) {
+        if let Some(token) = tokens.iter().find(outside) {
             bail!(
                 "token {token} is not in the model's vocabulary of {}: the tokens come from a tokenizer of another model, \
                  or one that was extended without its checkpoint",
                 self.vocabulary
             );
         }
+        Ok(())
+    }
+}
+
+impl Session for InVocabulary {
+    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+        if let Some((_, tokens)) = inputs.iter().find(|(name, _)| *name == "tokens") {
+            self.check(&bytemuck::pod_collect_to_vec(&tokens.bytes))?;
+        }
+        self.inner.call(graph, inputs, probes)
+    }
+
+    fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        self.check(&batch.tokens)?;
         self.inner.step(batch, probes)
     }
 

@@ -4,9 +4,46 @@ use std::time::{Duration, Instant};
 
 use crate::{
     error::{Result, bail},
+    pictures::Seen,
     sampler::Sampler,
     session::{Batch, Session},
+    tensor::Tensor,
 };
+
+/// What a request begins with.
+#[derive(Clone, Copy)]
+pub struct Prompt<'a> {
+    pub tokens: &'a [u32],
+    /// Its pictures, which the session has looked at.
+    pub seen: Option<&'a Seen>,
+}
+
+impl<'a, T: AsRef<[u32]> + ?Sized> From<&'a T> for Prompt<'a> {
+    /// Words alone.
+    fn from(tokens: &'a T) -> Prompt<'a> {
+        Prompt { tokens: tokens.as_ref(), seen: None }
+    }
+}
+
+impl Prompt<'_> {
+    fn step(&self, session: &mut dyn Session, batch: &Batch) -> Result<Tensor> {
+        match self.seen {
+            Some(seen) => seen.step(session, batch, None),
+            None => session.step(batch, None),
+        }
+    }
+
+    /// How many of the tokens from `done` on the next call takes, and its width.
+    fn chunk(&self, session: &dyn Session, done: usize) -> (usize, usize) {
+        let left = self.tokens.len() - done;
+        let width = session.width(left);
+        let taken = match self.seen {
+            Some(seen) => seen.chunk(done..self.tokens.len(), width),
+            None => left.min(width),
+        };
+        (taken, width.max(taken))
+    }
+}
 
 /// Why generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,20 +98,22 @@ pub fn admit(prompt: usize, max_tokens: usize, capacity: usize) -> Result<()> {
 
 /// Runs `prompt` and up to `max_tokens` further tokens from position 0. `on_token` sees each token as it is
 /// sampled and may end the run by answering `false`.
-pub fn generate(
+pub fn generate<'a>(
     session: &mut dyn Session,
     sampler: &mut Sampler,
-    prompt: &[u32],
+    prompt: impl Into<Prompt<'a>>,
     max_tokens: usize,
     eos: &[u32],
     on_token: &mut dyn FnMut(u32) -> Result<bool>,
 ) -> Result<Outcome> {
-    admit(prompt.len(), max_tokens, session.capacity())?;
+    let prompt = prompt.into();
+    let length = prompt.tokens.len();
+    admit(length, max_tokens, session.capacity())?;
     let begun = Instant::now();
     let mut outcome = Outcome {
         tokens: Vec::new(),
         finish: Finish::Length,
-        prompt_tokens: prompt.len(),
+        prompt_tokens: length,
         prefill: Duration::ZERO,
         decode: Duration::ZERO,
         decode_steps: 0,
@@ -93,23 +132,23 @@ pub fn generate(
         if !go_on || outcome.tokens.len() == max_tokens {
             break;
         }
-        let position = prompt.len() + outcome.tokens.len() - 1;
-        logits = session.step(&Batch::row(&[token as i32], position, 1), None)?.to_f32();
+        let position = length + outcome.tokens.len() - 1;
+        logits = prompt.step(session, &Batch::row(&[token as i32], position, 1))?.to_f32();
         outcome.decode_steps += 1;
     }
     outcome.decode = begun.elapsed();
     Ok(outcome)
 }
 
-/// Feeds `prompt` from position 0 in the chunks that the session asks for; the logits of its last token.
-pub fn prefill(session: &mut dyn Session, prompt: &[u32]) -> Result<Vec<f32>> {
-    let tokens: Vec<i32> = prompt.iter().map(|t| *t as i32).collect();
+/// Feeds `prompt` from position 0 in the chunks that the session asks for, no span of pictures cut; the logits of its last
+/// token.
+pub fn prefill<'a>(session: &mut dyn Session, prompt: impl Into<Prompt<'a>>) -> Result<Vec<f32>> {
+    let prompt = prompt.into();
+    let tokens: Vec<i32> = prompt.tokens.iter().map(|t| *t as i32).collect();
     let mut done = 0;
     loop {
-        let left = &tokens[done..];
-        let width = session.width(left.len());
-        let taken = left.len().min(width);
-        let logits = session.step(&Batch::row(&left[..taken], done, width), None)?;
+        let (taken, width) = prompt.chunk(session, done);
+        let logits = prompt.step(session, &Batch::row(&tokens[done..done + taken], done, width))?;
         done += taken;
         if done == tokens.len() {
             return Ok(logits.to_f32());

@@ -16,6 +16,7 @@ pub mod inputs;
 pub mod mlx;
 pub mod model;
 pub mod parity;
+pub mod pictures;
 pub mod quantization;
 pub mod reference;
 pub mod sampler;

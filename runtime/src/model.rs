@@ -11,8 +11,10 @@ use mgraph_dsl::{
     bind::{self, Bindings, Stored, StoredDtype},
     config::{self, ConfigNames, Resolved},
     diagnostic::suggest,
-    ir::{Program, TensorType, Type},
+    interpret::Primitive,
+    ir::{self, Program, TensorType, Type},
     load,
+    trace::{Node, NodeId, Sizes, What, trace},
 };
 use serde_json::Value;
 
@@ -88,6 +90,22 @@ impl Model {
         let names = ConfigNames { program: &self.program, resolved: &self.resolved };
         load::extent(last, forward.span, &names)
             .map_err(|error| anyhow!("the width of the logits: {}", error.located(&self.program.sources)))
+    }
+
+    /// How many token ids `embed` tells apart: rows of the table in which it looks them up. More than [`Model::vocabulary`]
+    /// where some ids are only read, such as those that stand for pictures.
+    pub fn token_ids(&self) -> Result<usize> {
+        const ONE: &[usize] = &[1, 1];
+        let inputs = [("tokens", ir::DType::I32, ONE)];
+        let sizes = Sizes { inputs: &inputs, rows: 1, positions: 1, family: ir::DType::F32, twins: None };
+        let trace = trace(&self.program, &self.resolved, &self.bindings, "embed", &sizes);
+        let Ok(trace) = trace else { return self.vocabulary() };
+        let tokens = |node: &NodeId| trace.nodes[node.0].what == What::Input("tokens".into());
+        let looks_up = |node: &&Node| {
+            node.what == What::Primitive(Primitive::Take { axis: 0 }) && node.operands.get(1).is_some_and(tokens)
+        };
+        let rows = trace.nodes.iter().filter(looks_up).map(|node| trace.nodes[node.operands[0].0].shape[0]);
+        rows.min().map_or_else(|| self.vocabulary(), Ok)
     }
 
     /// `max_position_embeddings`, where the config states it at its root or in `text_config`; null is not stated.

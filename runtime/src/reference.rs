@@ -9,10 +9,10 @@ use mgraph_dsl::{
 
 use crate::{
     checkpoint::Checkpoint,
-    error::{Context, Result, anyhow, bail},
+    error::{Context, Result, anyhow, bail, ensure},
     inputs,
     model::Model,
-    session::{Batch, Float, ProbeSink, Session, SessionOptions},
+    session::{Batch, Float, ProbeSink, Session, SessionOptions, again},
     tensor::{DType, Tensor},
 };
 
@@ -40,39 +40,40 @@ impl ReferenceSession {
         );
         Ok(ReferenceSession { model: model.clone(), interpreter, options })
     }
-
-    fn call(
-        &mut self,
-        graph: &str,
-        inputs: &[(&str, interpret::Tensor)],
-        rows: usize,
-        positions: usize,
-    ) -> Result<interpret::Outcome> {
-        let slots: Vec<usize> = (0..rows).collect();
-        self.interpreter.call(graph, inputs, &slots, positions).map_err(|fault| anyhow!("{fault}"))
-    }
 }
 
 impl Session for ReferenceSession {
-    fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
-        batch.check(&self.options)?;
-        let (program, resolved) = (self.model.program.clone(), self.model.resolved.clone());
-        let told = inputs::of_words(&program, &resolved, batch, self.options.dtype.dtype())?;
-        let told = |graph: &str| -> Result<Vec<(&str, interpret::Tensor)>> {
-            let function = program.graph(graph).with_context(|| format!("the family has no graph {graph}"))?;
-            let of_graph = told.iter().filter(|(name, _)| function.parameters.iter().any(|p| p.name == *name));
-            of_graph.map(|(name, value)| Ok((name.as_str(), guest(value)?))).collect()
-        };
-        let embedded = self.call("embed", &told("embed")?, batch.rows, batch.reach())?;
-        let x = embedded.results.into_iter().next().context("graph embed has a result")?;
-        let inputs = [vec![("x", x)], told("forward")?].concat();
-        let forward = self.call("forward", &inputs, batch.rows, batch.reach())?;
+    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+        let (program, resolved) = (&self.model.program, &self.model.resolved);
+        let given = inputs::of_graph(program, resolved, graph, inputs, self.options.dtype.dtype())?;
+        let rows = given.rows.unwrap_or(self.options.rows);
+        ensure!(rows <= self.options.rows, "a call of {rows} rows, but the session has {}", self.options.rows);
+        let slots: Vec<usize> = (0..rows).collect();
+        let tensors = given.inputs.iter().map(|(name, value)| Ok((name.as_str(), guest(value)?)));
+        let tensors = tensors.collect::<Result<Vec<_>>>()?;
+        let outcome =
+            self.interpreter.call(graph, &tensors, &slots, given.reach).map_err(|fault| anyhow!("{fault}"))?;
         if let Some(sink) = probes {
-            for (name, tensor) in embedded.probes.iter().chain(&forward.probes) {
+            for (name, tensor) in &outcome.probes {
                 sink(name, host(tensor))?;
             }
         }
-        forward.results.first().map(host).context("graph forward has a result")
+        Ok(outcome.results.iter().map(host).collect())
+    }
+
+    fn step(&mut self, batch: &Batch, mut probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        batch.check(&self.options)?;
+        let mut x = None;
+        for graph in ["embed", "forward"] {
+            let told = {
+                let (program, resolved) = (&self.model.program, &self.model.resolved);
+                inputs::of_tokens(program, resolved, graph, batch, self.options.dtype.dtype())?
+            };
+            let told = told.iter().map(|(name, value)| (name.as_str(), value.clone()));
+            let given: Vec<_> = told.chain(x.take().map(|x| ("x", x))).collect();
+            x = self.call(graph, &given, again(&mut probes))?.into_iter().next();
+        }
+        x.context("graph forward has a result")
     }
 
     fn width(&self, tokens: usize) -> usize {
@@ -106,7 +107,7 @@ impl Session for ReferenceSession {
 }
 
 /// Of the dtypes that a call's inputs have.
-fn guest(tensor: &Tensor) -> Result<interpret::Tensor> {
+pub fn guest(tensor: &Tensor) -> Result<interpret::Tensor> {
     let shape = tensor.shape.clone();
     let made = match tensor.dtype {
         DType::I32 => interpret::Tensor::i32(shape, bytemuck::pod_collect_to_vec(&tensor.bytes)),
@@ -115,7 +116,9 @@ fn guest(tensor: &Tensor) -> Result<interpret::Tensor> {
             interpret::Tensor::new(ir::DType::Bool, shape, elements)
         }
         DType::F32 => interpret::Tensor::f32(shape, tensor.to_f32()),
-        other => bail!("an input of {other:?} for the interpreter"),
+        DType::F16 => interpret::Tensor::new(ir::DType::F16, shape, tensor.to_f32()),
+        DType::BF16 => interpret::Tensor::new(ir::DType::BF16, shape, tensor.to_f32()),
+        other @ (DType::F64 | DType::U32 | DType::U8) => bail!("an input of {other:?} for the interpreter"),
     };
     made.with_context(|| format!("elements that do not fill {:?}", tensor.shape))
 }

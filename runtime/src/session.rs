@@ -1,8 +1,11 @@
 //! The one seam between the engine and a backend. MLX, IREE and the reference interpreter implement it over the same
 //! family; the engine knows nothing else of them.
 
+use std::sync::Arc;
+
 use crate::{
     error::{Result, ensure},
+    pictures::OfTokens,
     tensor::{DType, Tensor},
 };
 
@@ -47,7 +50,7 @@ pub enum Numerics {
 }
 
 /// One call of `forward` after `embed`: `rows` rows of `width` tokens each.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Batch {
     pub rows: usize,
     /// Tokens per row (`S`).
@@ -58,6 +61,8 @@ pub struct Batch {
     pub positions: Vec<i32>,
     /// `[rows, R]`: the tokens, as indices into the row, whose logits are wanted.
     pub wanted: Vec<i32>,
+    /// Per row, what its tokens are told of the pictures of their request; a row that is not there has words alone.
+    pub of_tokens: Vec<Option<Arc<OfTokens>>>,
 }
 
 impl Batch {
@@ -71,7 +76,15 @@ impl Batch {
             tokens: padded,
             positions: (start..start + width).map(|p| p as i32).collect(),
             wanted: vec![tokens.len() as i32 - 1],
+            of_tokens: Vec::new(),
         }
+    }
+
+    /// One value per token, row by row, of what its request tells of pictures and its position.
+    pub(crate) fn each_token<T>(&self, value: impl Fn(Option<&OfTokens>, usize) -> Result<T>) -> Result<Vec<T>> {
+        let told = |row: usize| self.of_tokens.get(row).and_then(Option::as_deref);
+        let places = self.positions.iter().enumerate();
+        places.map(|(at, position)| value(told(at / self.width.max(1)), *position as usize)).collect()
     }
 
     /// `R`: wanted tokens per row.
@@ -116,9 +129,23 @@ impl Batch {
 /// Called for every probe in execution order. Tensors are complete, fill-up tokens included.
 pub type ProbeSink<'a> = &'a mut dyn FnMut(&str, Tensor) -> Result<()>;
 
+/// The same sink for one more call.
+pub(crate) fn again<'a>(probes: &'a mut Option<ProbeSink<'_>>) -> Option<ProbeSink<'a>> {
+    match probes {
+        Some(sink) => Some(&mut **sink),
+        None => None,
+    }
+}
+
 /// A loaded family on one backend, with its state. Calls come from one thread at a time.
 pub trait Session {
-    /// `embed`, then `forward`: logits `[rows, R, vocab]`. States are updated.
+    /// One graph of the language by name, on all its inputs by name; its results. States that it assigns are updated.
+    /// Floats may come in any float dtype.
+    ///
+    /// Errors: what [`inputs::of_graph`](crate::inputs::of_graph) refuses, before any work; else as [`Session::step`].
+    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>>;
+
+    /// The fused `embed`, then `forward`: logits `[rows, R, vocab]`. States are updated.
     ///
     /// Errors: a row beyond [`SessionOptions::capacity`], or a failure of the backend; the states are then unspecified
     /// until [`Session::reset`].

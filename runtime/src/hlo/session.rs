@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     error::{Context as _, Result, anyhow, ensure},
-    inputs::{self, CallSizes, Input},
+    inputs::{self, CallSizes, Given, Input},
     model::Model,
-    session::{Batch, Numerics, ProbeSink, Session, SessionOptions},
+    session::{Batch, Numerics, ProbeSink, Session, SessionOptions, again},
     tensor::Tensor,
     weights::{MatrixData, concrete},
 };
@@ -47,15 +47,20 @@ pub struct HloSession {
     weights: HashMap<ArgumentKind, Buffer>,
     /// By field path. A call takes those it assigns and puts the new ones here.
     states: BTreeMap<String, Buffer>,
-    compiled: HashMap<Shape, Compiled>,
+    compiled: HashMap<Key, Compiled>,
 }
 
-/// What a graph of one model depends on from call to call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Shape {
-    width: usize,
-    /// Logits per row.
-    wanted: usize,
+/// What a graph of one model depends on from call to call: its name, and the shapes of its inputs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    graph: String,
+    shapes: Vec<Vec<usize>>,
+}
+
+impl Key {
+    fn new<'a>(graph: &str, shapes: impl IntoIterator<Item = &'a Vec<usize>>) -> Key {
+        Key { graph: graph.to_owned(), shapes: shapes.into_iter().cloned().collect() }
+    }
 }
 
 struct Compiled {
@@ -66,7 +71,7 @@ struct Compiled {
 
 /// An argument of a compiled graph, so that a call need not look anything up.
 enum Passed {
-    /// A parameter of the step, by position.
+    /// A parameter of the graph, by position.
     Input(usize),
     Weight(Buffer),
     /// A state; `taken` where the call hands a new value back.
@@ -103,16 +108,17 @@ impl HloSession {
         Ok(session)
     }
 
-    fn compile(&mut self, shape: Shape, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        if self.compiled.contains_key(&shape) {
+    fn compile(&mut self, name: &str, inputs: &[Input], progress: &mut dyn FnMut(&str)) -> Result<()> {
+        let key = Key::new(name, inputs.iter().map(|input| &input.shape));
+        if self.compiled.contains_key(&key) {
             return Ok(());
         }
-        let graph = step_graph(&self.model, self.build.clone(), self.options.rows, shape)?;
+        let graph = built(&self.model, self.build.clone(), name, inputs)?;
         let text = emit::text(&graph)?;
-        let (rows, positions) = (self.options.rows, self.positions);
-        let what = format!("step of {rows} x {} tokens over {positions} positions", shape.width);
+        let tokens = inputs.first().map_or(1, places);
+        let what = self.described(name, inputs);
         let packed = graph.arguments.iter().any(|a| matches!(a.kind, ArgumentKind::Packed(..)));
-        let module = self.artifacts.get(&text, &compile::flags(rows * shape.width, packed), &what, progress)?;
+        let module = self.artifacts.get(&text, &compile::flags(tokens, packed), &what, progress)?;
         let results = graph.results.iter().map(|r| graph.ty(r.value).clone()).collect();
         let program = self.runtime.load(&module, results)?;
         self.load(&graph)?;
@@ -128,7 +134,7 @@ impl HloSession {
         };
         let arguments = graph.arguments.iter().enumerate().map(passed).collect::<Result<_>>()?;
         let results = graph.results.into_iter().map(|r| r.kind).collect();
-        self.compiled.insert(shape, Compiled { arguments, results, program });
+        self.compiled.insert(key, Compiled { arguments, results, program });
         Ok(())
     }
 
@@ -166,17 +172,37 @@ impl HloSession {
         Ok(())
     }
 
-    /// One call of the compiled step; the batch fits the states.
-    fn call(&mut self, batch: &Batch, mut probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
-        let shape = Shape { width: batch.width, wanted: batch.wanted_per_row() };
-        self.compile(shape, &mut |_| ())?;
-        let compiled = &self.compiled[&shape];
-        let inputs = inputs::of_words(&self.model.program, &self.model.resolved, batch, self.build.float)?;
+    /// For people: `step of 1 x 16 tokens over 128 positions`, `vision of 5 x 25 x 48`.
+    fn described(&self, graph: &str, inputs: &[Input]) -> String {
+        let sizes = |input: &Input| input.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
+        let first = inputs.first().map(sizes).unwrap_or_default();
+        let tokens = if inputs.first().is_some_and(|input| input.name == "tokens") { " tokens" } else { "" };
+        let over = match inputs.iter().any(|input| input.name == "positions") {
+            true => format!(" over {} positions", self.positions),
+            false => String::new(),
+        };
+        format!("{graph} of {first}{tokens}{over}")
+    }
+
+    /// One call of a compiled graph; its positions fit the states.
+    fn run(&mut self, graph: &str, given: &Given, mut probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+        let key = Key::new(graph, given.inputs.iter().map(|(_, tensor)| &tensor.shape));
+        if !self.compiled.contains_key(&key) {
+            let input = |(name, tensor): &(String, Tensor)| Input {
+                name: name.clone(),
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+            };
+            let inputs: Vec<Input> = given.inputs.iter().map(input).collect();
+            self.compile(graph, &inputs, &mut |_| ())?;
+        }
+        let compiled = self.compiled.get(&key).with_context(|| format!("graph {graph} was not compiled"))?;
         let mut arguments = Vec::with_capacity(compiled.arguments.len());
         for argument in &compiled.arguments {
             arguments.push(match argument {
                 Passed::Input(i) => {
-                    let (name, tensor) = inputs.get(*i).context("the graph has more parameters than were passed")?;
+                    let (name, tensor) =
+                        given.inputs.get(*i).context("the graph has more parameters than were passed")?;
                     self.runtime.upload(tensor).with_context(|| format!("input {name}"))?
                 }
                 Passed::Weight(buffer) => buffer.clone(),
@@ -188,11 +214,10 @@ impl HloSession {
             });
         }
         let results = compiled.program.call(arguments)?;
-        let mut logits = None;
+        let mut outputs = Vec::new();
         for (result, buffer) in compiled.results.iter().zip(results) {
             match result {
-                ResultKind::Output(0) => logits = Some(self.runtime.download(&buffer)?),
-                ResultKind::Output(_) => {}
+                ResultKind::Output(_) => outputs.push(self.runtime.download(&buffer)?),
                 ResultKind::State(path) => drop(self.states.insert(path.clone(), buffer)),
                 ResultKind::Probe(name) => {
                     if let Some(sink) = probes.as_mut() {
@@ -201,13 +226,19 @@ impl HloSession {
                 }
             }
         }
-        self.reached = self.reached.max(batch.reach());
-        logits.context("the step has no result")
+        self.reached = self.reached.max(given.reach);
+        Ok(outputs)
+    }
+
+    /// A whole batch that fits the states.
+    fn step_at_once(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        let given = inputs::of_batch(&self.model.program, &self.model.resolved, batch, self.build.float)?;
+        self.run("step", &given, probes)?.into_iter().next().context("the step has no result")
     }
 
     /// A row whose last tokens would lie past the end of the states. They are fill-up, for no request is longer than the
     /// states: only what fits is run, in narrower calls.
-    fn call_in_parts(&mut self, batch: &Batch, mut probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+    fn step_in_parts(&mut self, batch: &Batch, mut probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
         let start = batch.positions.first().copied().unwrap_or(0) as usize;
         let fits = self.positions.saturating_sub(start);
         ensure!(
@@ -229,11 +260,9 @@ impl HloSession {
                 tokens: batch.tokens[here.clone()].to_vec(),
                 positions: batch.positions[here.clone()].to_vec(),
                 wanted: batch.wanted.iter().map(|w| if within(w) { *w - done as i32 } else { 0 }).collect(),
+                of_tokens: batch.of_tokens.clone(),
             };
-            let result = match probes.as_mut() {
-                Some(sink) => self.call(&part, Some(&mut **sink))?,
-                None => self.call(&part, None)?,
-            };
+            let result = self.step_at_once(&part, again(&mut probes))?;
             let row = result.bytes.len() / batch.wanted.len().max(1);
             for (i, _) in batch.wanted.iter().enumerate().filter(|(_, w)| within(w)) {
                 let bytes = result.bytes[i * row..(i + 1) * row].to_vec();
@@ -252,10 +281,28 @@ impl HloSession {
 }
 
 impl Session for HloSession {
+    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+        let given = inputs::of_graph(&self.model.program, &self.model.resolved, graph, inputs, self.build.float)?;
+        if let Some(rows) = given.rows {
+            ensure!(rows == self.options.rows, "a call of {rows} rows in a session of {}", self.options.rows);
+        }
+        ensure!(
+            given.reach <= self.positions,
+            "positions up to {} are asked for, but {} fit. Raise --ctx-size",
+            given.reach,
+            self.positions
+        );
+        self.run(graph, &given, probes)
+    }
+
     fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
         ensure!(batch.rows == self.options.rows, "a call of {} rows in a session of {}", batch.rows, self.options.rows);
         batch.check(&self.options)?;
-        if batch.reach() > self.positions { self.call_in_parts(batch, probes) } else { self.call(batch, probes) }
+        if batch.reach() > self.positions {
+            self.step_in_parts(batch, probes)
+        } else {
+            self.step_at_once(batch, probes)
+        }
     }
 
     fn width(&self, tokens: usize) -> usize {
@@ -295,31 +342,37 @@ impl Session for HloSession {
 
     fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()> {
         for width in widths {
-            self.compile(Shape { width: *width, wanted: 1 }, progress)?;
+            let sizes = CallSizes { rows: self.options.rows, width: *width, wanted: 1 };
+            let inputs = inputs::of_step(&self.model.program, &self.model.resolved, sizes, self.build.float)?;
+            self.compile("step", &inputs, progress)?;
         }
         Ok(())
     }
 }
 
 /// `T`. Rows that start anywhere need room for the fill-up of one chunk; a single one does without
-/// ([`HloSession::call_in_parts`]).
+/// ([`HloSession::step_in_parts`]).
 fn positions(options: &SessionOptions) -> usize {
     let room = if options.rows > 1 && !options.probes { options.max_chunk.saturating_sub(1) } else { 0 };
     (options.capacity + room).max(1).next_multiple_of(POSITIONS)
 }
 
-/// Record the graph `step`: `forward` after `embed`.
-fn step_graph(model: &Model, options: BuildOptions, rows: usize, shape: Shape) -> Result<Graph> {
-    let sizes = CallSizes { rows, width: shape.width, wanted: shape.wanted };
-    let inputs = inputs::of_step(&model.program, &model.resolved, sizes, options.float)?;
+/// Record a graph; `step` is `forward` after `embed`.
+fn built(model: &Model, options: BuildOptions, graph: &str, inputs: &[Input]) -> Result<Graph> {
     let mut build = Build::new(options);
     let mut values = Vec::new();
     for Input { dtype, shape, .. } in inputs {
         let shape: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
-        values.push(build.input(dtype, &shape));
+        values.push(build.input(*dtype, &shape));
     }
-    let results: Vec<V> = (model.family.hlo)(&model.resolved, &mut build, "step", &values)?;
-    build.finish(&results).with_context(|| format!("family {}, graph step", model.family.name))
+    let results: Vec<V> = (model.family.hlo)(&model.resolved, &mut build, graph, &values)?;
+    build.finish(&results).with_context(|| format!("family {}, graph {graph}", model.family.name))
+}
+
+/// Tokens, patches or pictures: how many rows of numbers a graph works on.
+fn places(first: &Input) -> usize {
+    let axes = if first.dtype.is_float() { first.shape.len().saturating_sub(1) } else { first.shape.len() };
+    first.shape[..axes].iter().product()
 }
 
 fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> Result<BuildOptions> {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     error::{Context, Result, anyhow, bail, ensure},
-    inputs,
+    inputs::{self, Given},
     model::Model,
     session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions},
     tensor::{DType, Tensor},
@@ -101,6 +101,19 @@ impl MlxSession {
         self.work.as_ref().ok_or_else(gone)?.send(job).map_err(|_| gone())?;
         answered.recv().map_err(|_| gone())?
     }
+
+    /// One graph, `step` among them.
+    fn work(&self, graph: &str, given: Given, probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+        let probing = probes.is_some() && self.options.probes;
+        let graph = graph.to_owned();
+        let (results, found) = self.run(move |worker| worker.call(&graph, &given, probing))?;
+        if let Some(sink) = probes {
+            for (name, value) in found {
+                sink(&name, value)?;
+            }
+        }
+        Ok(results)
+    }
 }
 
 impl Drop for MlxSession {
@@ -114,17 +127,18 @@ impl Drop for MlxSession {
 }
 
 impl Session for MlxSession {
+    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+        let float = self.options.dtype.dtype();
+        let given = inputs::of_graph(&self.program, &self.resolved, graph, inputs, float)?;
+        self.work(graph, given, probes)
+    }
+
     fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
         batch.check(&self.options)?;
-        let inputs = inputs::of_words(&self.program, &self.resolved, batch, self.options.dtype.dtype())?;
-        let (reach, rows) = (batch.reach(), batch.rows);
-        let probing = probes.is_some() && self.options.probes;
-        let (logits, found) = self.run(move |worker| worker.step(&inputs, rows, reach, probing))?;
-        if let Some(sink) = probes {
-            for (name, value) in found {
-                sink(&name, value)?;
-            }
-        }
+        let given = inputs::of_batch(&self.program, &self.resolved, batch, self.options.dtype.dtype())?;
+        let results = self.work("step", given, probes)?;
+        let [logits] = <[Tensor; 1]>::try_from(results)
+            .map_err(|results| anyhow!("`step` returned {} results instead of the logits alone", results.len()))?;
         Ok(logits)
     }
 
@@ -208,34 +222,26 @@ impl Worker {
         Ok(())
     }
 
-    /// `reach`: one past the largest position of the call.
-    fn step(
-        &mut self,
-        inputs: &[(String, Tensor)],
-        rows: usize,
-        reach: usize,
-        probing: bool,
-    ) -> Result<(Tensor, Vec<(String, Tensor)>)> {
+    fn call(&mut self, graph: &str, given: &Given, probing: bool) -> Result<(Vec<Tensor>, Vec<(String, Tensor)>)> {
         ensure!(
-            reach <= self.capacity,
+            given.reach <= self.capacity,
             "position {} lies beyond the context of {} positions; raise --ctx-size",
-            reach - 1,
+            given.reach.saturating_sub(1),
             self.capacity
         );
-        ensure!(rows == self.rows, "a call of {rows} rows on a session of {}", self.rows);
-        self.grow(reach)?;
-        let inputs = inputs.iter().map(|(name, value)| upload(value).with_context(|| format!("input {name}")));
-        let inputs: Vec<Array> = inputs.collect::<Result<_>>()?;
+        if let Some(rows) = given.rows {
+            ensure!(rows == self.rows, "a call of {rows} rows on a session of {}", self.rows);
+        }
+        self.grow(given.reach)?;
+        let upload = |(name, value): &(String, Tensor)| upload(value).with_context(|| format!("input {name}"));
+        let inputs: Vec<Array> = given.inputs.iter().map(upload).collect::<Result<_>>()?;
         self.core.set_probing(probing);
-        let results = self.module.graph(&mut self.core, "step", &inputs)?;
+        let results = self.module.graph(&mut self.core, graph, &inputs)?;
         let probes = std::mem::take(&mut self.core.probes);
-        let [logits] = &results[..] else {
-            bail!("`step` returned {} results instead of the logits alone", results.len());
-        };
-        let all = self.core.states.values().chain(probes.iter().map(|(_, value)| value)).chain([logits]);
-        transforms::eval(all)?;
+        transforms::eval(self.core.states.values().chain(probes.iter().map(|(_, value)| value)).chain(&results))?;
+        let results = results.iter().map(download).collect::<Result<_>>()?;
         let probes = probes.into_iter().map(|(name, value)| Ok((name, download(&value)?)));
-        Ok((download(logits)?, probes.collect::<Result<_>>()?))
+        Ok((results, probes.collect::<Result<_>>()?))
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::compare::Bound;
 use crate::{
-    error::{Context, Result, bail, ensure},
+    error::{Context, Result, ensure},
     tensor::{DType, Tensor},
 };
 
@@ -84,20 +84,14 @@ impl Golden {
         if names.is_empty() { "none".into() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
     }
 
-    /// Refused where the reference was fed more than tokens, their mask and their positions. The notes' `extra_inputs` were not
-    /// fed to it.
-    pub fn of_words(&self) -> Result<()> {
-        const WORDS: [&str; 3] = ["input_ids", "attention_mask", "position_ids"];
-        let extra = |input: &str| self.notes.as_ref().is_some_and(|notes| notes["extra_inputs"].get(input).is_some());
-        let mut inputs = self.tensors.keys().filter_map(|key| key.strip_prefix("input."));
-        if let Some(input) = inputs.find(|input| !WORDS.contains(input) && !extra(input)) {
-            bail!(
-                "{} was made with {input}: no backend is shown pictures yet. Of words alone are its variants: {}",
-                self.path,
-                self.variants()
-            );
-        }
-        Ok(())
+    /// The names of `input.*`.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().filter_map(|key| key.strip_prefix("input."))
+    }
+
+    /// Whether the notes say that this input tells what others do and was not fed to the reference.
+    pub fn is_extra(&self, input: &str) -> bool {
+        self.notes.as_ref().is_some_and(|notes| notes["extra_inputs"].get(input).is_some())
     }
 
     /// The numbers of another run on the inputs of this one; what the notes say of noise holds on.

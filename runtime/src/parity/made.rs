@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Golden, LOGITS, STATE, Settings, every_logit, held, integers, matrix, stages};
+use super::{Fed, Golden, LOGITS, STATE, Settings, every_logit, held, stages};
 use crate::{
     backend,
     error::{Context, Result, ensure},
@@ -12,7 +12,7 @@ use crate::{
     tensor::Tensor,
 };
 
-/// Runs the tokens of `inputs` on the executor of `settings`: every probe, every state after them, and, for a single row,
+/// Runs the tokens and pictures of `inputs` on the executor of `settings`: every probe, every state after them, and, for a single row,
 /// `steps` greedy steps. The numbers in `inputs` are not looked at; its noise, where it has any, bounds those who are compared
 /// with the result.
 pub fn made_by(
@@ -22,9 +22,7 @@ pub fn made_by(
     steps: usize,
     progress: &dyn Fn(&str),
 ) -> Result<Golden> {
-    inputs.of_words()?;
-    let ids = inputs.require("input.input_ids")?;
-    let (rows, width) = matrix(ids, "input.input_ids")?;
+    let Fed { rows, width, tokens, pictures } = Fed::of(model, inputs)?;
     let steps = if rows == 1 { steps } else { 0 };
     progress(&format!("loading weights ({})", settings.backend));
     let options = SessionOptions {
@@ -37,10 +35,10 @@ pub fn made_by(
     };
     let mut session = backend::open(settings.backend, model, options)?;
     progress(&format!("running {rows} x {width} tokens ({}, the reference)", settings.backend));
-    let seen = stages(session.as_mut(), &every_logit(rows, width, integers(ids)))?;
+    let (request, seen) = stages(session.as_mut(), model, &pictures, &every_logit(rows, width, tokens))?;
     let names: Vec<String> = seen.iter().map(|(name, _)| name.clone()).collect();
     let mut tensors: BTreeMap<String, Tensor> = seen.into_iter().collect();
-    tensors.insert("input.input_ids".to_owned(), ids.clone());
+    tensors.extend(inputs.with_prefix("input."));
     for path in model.states() {
         tensors.insert(format!("{STATE}{path}"), held(model, session.as_mut(), path, width)?);
     }
@@ -58,7 +56,7 @@ pub fn made_by(
             }
             if k < steps {
                 fed.push(token);
-                row = session.step(&Batch::row(&[token], width + k, 1), None)?.to_f32();
+                row = request.step(session.as_mut(), &Batch::row(&[token], width + k, 1), None)?.to_f32();
             }
         }
         ensure!(all.len() == steps * vocabulary, "a step gave {} logits for {vocabulary} tokens", all.len() / steps);

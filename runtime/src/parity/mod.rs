@@ -1,6 +1,7 @@
 //! Parity: a session beside reference numbers, from a file or from another executor, probe by probe in execution order.
 
 pub mod compare;
+mod fed;
 mod golden;
 mod made;
 mod map;
@@ -19,12 +20,14 @@ use crate::{
     backend::{self, Backend},
     error::{Context, Result, bail, ensure},
     model::Model,
+    pictures::{Pictures, Seen},
     sampler::greedy,
     session::{Batch, Float, Numerics, Session, SessionOptions},
     tensor::Tensor,
 };
 use compare::{Bound, compare};
 pub use {
+    fed::Fed,
     golden::Golden,
     made::made_by,
     map::Map,
@@ -64,7 +67,6 @@ pub fn run(model: &Arc<Model>, golden: &Golden, settings: Settings, on_row: &mut
 
 /// As [`run`], followed: it may leave out stages and end early.
 pub fn watched(model: &Arc<Model>, golden: &Golden, settings: Settings, watch: Watch<'_>) -> Result<Tally> {
-    golden.of_words()?;
     let mut run = Run { model, golden, settings, tally: Tally::default(), ended: false, watch };
     run.prompt()?;
     run.padded_batch()?;
@@ -141,14 +143,14 @@ impl Run<'_, '_> {
     }
 
     fn prompt(&mut self) -> Result<()> {
-        let ids = self.golden.require("input.input_ids")?;
-        let (rows, width) = matrix(ids, "input.input_ids")?;
+        let Fed { rows, width, tokens, pictures } = Fed::of(self.model, self.golden)?;
         let steps = self.golden.get("decode.input_tokens").map(integers).unwrap_or_default();
         let mut session = self.open(rows, width + steps.len(), true)?;
-        let batch = every_logit(rows, width, integers(ids));
+        let batch = every_logit(rows, width, tokens);
         (self.watch.progress)(&format!("running {rows} x {width} tokens ({})", self.settings.backend));
-        let seen = stages(session.as_mut(), &batch)?;
+        let (request, mut seen) = stages(session.as_mut(), self.model, &pictures, &batch)?;
         let golden = self.golden;
+        self.add_chosen(&request, &mut seen);
         for (name, ours) in &seen {
             let Some(reference) = golden.get(name).filter(|_| self.wants(name)) else { continue };
             let probed = |name: &str| seen.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor);
@@ -160,7 +162,7 @@ impl Run<'_, '_> {
         for stage in self.golden.stages() {
             if self.wants(&stage)
                 && !seen.iter().any(|(name, _)| *name == stage)
-                && !is_merged(&self.model.program, &stage)
+                && (request.merges() || !is_merged(&self.model.program, &stage))
             {
                 self.report(&stage, Outcome::NotProbed);
             }
@@ -168,7 +170,16 @@ impl Run<'_, '_> {
         drop(seen);
         self.caches(session.as_mut(), width)?;
         self.states(session.as_mut(), width)?;
-        self.greedy(session.as_mut(), width, &steps)
+        self.greedy(session.as_mut(), &request, width, &steps)
+    }
+
+    /// The reference may hold the rows of features that tokens stand for, which the host chooses, as a stage.
+    fn add_chosen(&self, request: &Seen, seen: &mut Vec<(String, Tensor)>) {
+        let probed = |name: &str| seen.iter().any(|(known, _)| known == name);
+        let is_chosen = |stage: &String| stage.rsplit('.').next() == Some(CHOSEN) && !probed(stage);
+        if let (Some(stage), Some(chosen)) = (self.golden.stages().into_iter().find(is_chosen), request.chosen()) {
+            seen.push((stage, chosen));
+        }
     }
 
     /// `cache.layer.N.k`: the state named `k` whose field path holds the number N.
@@ -184,7 +195,15 @@ impl Run<'_, '_> {
                 self.report(&name, Outcome::NotProbed);
                 continue;
             };
-            let ours = held(self.model, session, &path, width)?;
+            let mut ours = held(self.model, session, &path, width)?;
+            // A state of pictures has room for more than this request has.
+            if self.model.program.graph("attach").is_some() && ours.shape.len() == reference.shape.len() {
+                for (axis, size) in reference.shape.iter().enumerate() {
+                    if *size > 0 && ours.shape[axis] > *size && ours.shape[axis] % size == 0 {
+                        ours = ours.prefix(axis, *size);
+                    }
+                }
+            }
             self.judge(&name, &ours, &reference);
         }
         Ok(())
@@ -202,7 +221,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn greedy(&mut self, session: &mut dyn Session, width: usize, steps: &[i32]) -> Result<()> {
+    fn greedy(&mut self, session: &mut dyn Session, request: &Seen, width: usize, steps: &[i32]) -> Result<()> {
         let Some(reference) = self.golden.get(LOGITS).filter(|_| self.wants(LOGITS)).cloned() else {
             return Ok(());
         };
@@ -211,7 +230,7 @@ impl Run<'_, '_> {
         let mut logits = Vec::new();
         let mut tokens = Vec::new();
         for (k, token) in steps.iter().enumerate() {
-            let row = session.step(&Batch::row(&[*token], width + k, 1), None)?.to_f32();
+            let row = request.step(session, &Batch::row(&[*token], width + k, 1), None)?.to_f32();
             tokens.push(greedy(&row).map_or(-1, |token| token as i32));
             logits.extend(row);
         }
@@ -275,20 +294,28 @@ fn is_merged(program: &Program, stage: &str) -> bool {
 const LOGITS: &str = "decode.logits";
 const STATE: &str = "state.";
 
-/// The probes of one call in execution order, and last the logits, where they are no probe.
-fn stages(session: &mut dyn Session, batch: &Batch) -> Result<Vec<(String, Tensor)>> {
+/// The last part of the name of a stage that is the rows of features that tokens stand for, in their order.
+const CHOSEN: &str = "image_features";
+
+/// A request begun: its pictures looked at, its tokens run. With it the probes in execution order, and last the logits, where
+/// they are no probe.
+fn stages(
+    session: &mut dyn Session,
+    model: &Arc<Model>,
+    pictures: &Pictures,
+    batch: &Batch,
+) -> Result<(Seen, Vec<(String, Tensor)>)> {
     let mut seen = Vec::new();
-    let logits = session.step(
-        batch,
-        Some(&mut |name, tensor| {
-            seen.push((name.to_owned(), tensor));
-            Ok(())
-        }),
-    )?;
+    let mut sink = |name: &str, tensor| {
+        seen.push((name.to_owned(), tensor));
+        Ok(())
+    };
+    let request = Seen::look(session, model, pictures, Some(&mut sink))?;
+    let logits = request.step(session, batch, Some(&mut sink))?;
     if !seen.iter().any(|(name, _)| name == "logits") {
         seen.push(("logits".to_owned(), logits));
     }
-    Ok(seen)
+    Ok((request, seen))
 }
 
 /// A state, over its first `width` positions where it has positions: backends hold room for different numbers of them.
@@ -307,7 +334,7 @@ fn held(model: &Model, session: &mut dyn Session, path: &str, width: usize) -> R
 
 fn every_logit(rows: usize, width: usize, tokens: Vec<i32>) -> Batch {
     let places: Vec<i32> = (0..rows).flat_map(|_| 0..width as i32).collect();
-    Batch { rows, width, tokens, positions: places.clone(), wanted: places }
+    Batch { rows, width, tokens, positions: places.clone(), wanted: places, of_tokens: Vec::new() }
 }
 
 fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {

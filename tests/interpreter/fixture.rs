@@ -12,6 +12,7 @@ use mgraph_dsl::{
     prelude_sources,
     source::{PRELUDE, Sources},
 };
+use mgraph_runtime::parity::{self, Fed};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
@@ -28,6 +29,8 @@ impl Numbers {
 }
 
 pub struct Golden {
+    /// Which knows what the reference was fed.
+    reference: parity::Golden,
     pub numbers: BTreeMap<String, Numbers>,
     pub facts: Value,
     pub config: Value,
@@ -95,7 +98,9 @@ impl Golden {
             };
             (name, Numbers { shape: view.shape().to_vec(), elements })
         });
+        let reference = parity::Golden::open(&folder.join("golden.safetensors")).expect("golden tensors");
         Golden {
+            reference,
             numbers: numbers.collect(),
             facts: json("golden.json"),
             config,
@@ -113,20 +118,11 @@ impl Golden {
         Interpreter::new(program, resolved, bindings, family, precision, Box::new(read))
     }
 
-    /// The inputs of the main run, or of a variant: what it changed in the place of the main run's, without what it dropped.
-    pub fn inputs(&self, variant: Option<&str>) -> BTreeMap<&str, &Numbers> {
-        let with = |prefix: &str| {
-            let prefix = prefix.to_owned();
-            self.numbers.iter().filter_map(move |(name, numbers)| Some((name.strip_prefix(&prefix)?, numbers)))
-        };
-        let mut inputs: BTreeMap<&str, &Numbers> = with("input.").collect();
-        if let Some(variant) = variant {
-            inputs.extend(with(&format!("{variant}/input.")));
-            for dropped in texts(&self.facts["variants"][variant]["dropped_inputs"]) {
-                inputs.remove(dropped);
-            }
-        }
-        inputs
+    /// What the reference was fed in the main run or in a variant.
+    pub fn fed(&self, variant: Option<&str>) -> Fed {
+        let variant = variant.map(|name| self.reference.variant(name).expect("a variant"));
+        let reference = variant.as_ref().unwrap_or(&self.reference);
+        Fed::of_program(&self.program, &self.resolved, &self.config, reference).expect("inputs that are understood")
     }
 
     pub fn variants(&self) -> impl Iterator<Item = &str> {

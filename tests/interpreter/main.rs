@@ -3,7 +3,6 @@
 //! (`tests/goldens/README.md`); and families written wrong, each caught at its first wrong stage.
 
 mod fixture;
-mod pictures;
 mod request;
 mod stages;
 mod wrong;

@@ -1,16 +1,15 @@
 //! One request, run as an engine would: its pictures first, then its tokens in chunks, then steps.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use mgraph_dsl::{
+    config::Resolved,
     interpret::{Interpreter, Outcome, Precision, Tensor, Typed},
-    ir::DType,
+    ir::{DType, Program},
 };
+use mgraph_runtime::{inputs, pictures::Pictures, reference::guest, session::Batch, tensor};
 
-use crate::{
-    fixture::Golden,
-    pictures::{Fed, Pictures},
-};
+use crate::fixture::Golden;
 
 pub const SLOT: usize = 2;
 
@@ -18,6 +17,8 @@ pub const SLOT: usize = 2;
 const SPARE: usize = 3;
 
 pub struct Request {
+    program: Arc<Program>,
+    resolved: Arc<Resolved>,
     interpreter: Interpreter,
     pictures: Pictures,
     features: Option<Tensor>,
@@ -42,16 +43,14 @@ pub fn argmax(row: &[f64]) -> i32 {
 
 /// The prompt of the main run or of a variant, and its pictures.
 pub fn fed(golden: &Golden, variant: Option<&str>) -> (Vec<i32>, Pictures) {
-    let size = |name: &str| golden.resolved.named(name).and_then(|v| v.as_int()).expect("a size") as usize;
-    let fed = Fed { inputs: golden.inputs(variant), config: &golden.config, size: &size };
-    let pictures = golden.program.processor.as_ref().map(|processor| fed.pictures(processor)).unwrap_or_default();
-    (fed.tokens(), pictures)
+    let fed = golden.fed(variant);
+    (fed.tokens, fed.pictures)
 }
 
 impl Request {
     pub fn new(golden: &Golden, precision: Precision, family: DType, pictures: Pictures) -> Request {
         let mut request = Request::queued(golden, precision, family, pictures);
-        request.begin(golden);
+        request.begin();
         request
     }
 
@@ -61,44 +60,61 @@ impl Request {
         request.forward(&[5, 6, 7], 0..3);
         request.probes.clear();
         request.interpreter.reset(SLOT);
-        request.begin(golden);
+        request.begin();
         request
     }
 
     fn queued(golden: &Golden, precision: Precision, family: DType, pictures: Pictures) -> Request {
         let interpreter = golden.interpreter(family, precision);
         let vocabulary = golden.numbers["logits"].shape[1];
-        Request { interpreter, pictures, features: None, probes: Vec::new(), vocabulary }
+        let (program, resolved) = (golden.program.clone(), golden.resolved.clone());
+        Request { program, resolved, interpreter, pictures, features: None, probes: Vec::new(), vocabulary }
     }
 
     /// `vision` and `attach`, where there are pictures for them.
-    fn begin(&mut self, golden: &Golden) {
-        if !self.pictures.vision.is_empty() {
-            let inputs = self.pictures.vision.clone();
-            self.features = self.call("vision", &inputs, 0).into_iter().next();
+    fn begin(&mut self) {
+        if self.pictures.vision.is_empty() {
+            return;
         }
-        if let (Some(count), Some(features)) = (self.pictures.count, &self.features) {
-            let room = golden.resolved.named("pictures").and_then(|v| v.as_int()).expect("a limit") as usize;
-            let inputs = [("features", filled(features, room)), ("count", ints(&[1], vec![count as i32]))];
-            self.call("attach", &inputs, 0);
+        let inputs: Vec<_> = self.pictures.vision.iter().map(|(name, value)| (*name, interpreted(value))).collect();
+        let features = self.call("vision", &inputs, 0).swap_remove(0);
+        if self.program.graph("attach").is_some() {
+            let declared =
+                inputs::declared_shape(&self.program, &self.resolved, "attach", "features").expect("a shape");
+            let count = ints(&[1], vec![features.shape()[0] as i32]);
+            self.call("attach", &[("features", filled(&features, declared)), ("count", count)], 0);
         }
+        self.features = Some(features);
     }
 
     /// `embed`, `merge` where a token has a picture, `forward`: the logits of every token, row by row.
     pub fn forward(&mut self, tokens: &[i32], at: Range<usize>) -> Vec<f64> {
         let count = tokens.len();
         let capacity = at.end + SPARE;
-        let shape = [1, count];
-        let mut x = self.call("embed", &[("tokens", ints(&shape, tokens.to_vec()))], capacity).swap_remove(0);
-        let rows = self.pictures.feature_rows.get(at.clone()).unwrap_or_default();
+        let batch = Batch {
+            rows: 1,
+            width: count,
+            tokens: tokens.to_vec(),
+            positions: at.clone().map(|position| position as i32).collect(),
+            wanted: (0..count as i32).collect(),
+            of_tokens: vec![self.pictures.of_tokens.clone()],
+        };
+        let told = |graph: &str| {
+            let told = inputs::of_tokens(&self.program, &self.resolved, graph, &batch, tensor::DType::F32);
+            told.expect("inputs of a batch")
+        };
+        let (embed, forward) = (told("embed"), told("forward"));
+        fn given(told: &[(String, tensor::Tensor)]) -> Vec<(&str, Tensor)> {
+            told.iter().map(|(name, value)| (name.as_str(), interpreted(value))).collect()
+        }
+        let mut x = self.call("embed", &given(&embed), capacity).swap_remove(0);
+        let rows = self.pictures.feature_rows.get(at).unwrap_or_default();
         if let (Some(features), true) = (&self.features, rows.iter().any(|row| *row >= 0)) {
-            let inputs = [("x", x), ("features", features.clone()), ("feature_rows", ints(&shape, rows.to_vec()))];
+            let rows = ints(&[1, count], rows.to_vec());
+            let inputs = [("x", x), ("features", features.clone()), ("feature_rows", rows)];
             x = self.call("merge", &inputs, capacity).swap_remove(0);
         }
-        let positions = at.clone().map(|p| p as i32).collect();
-        let mut inputs = vec![("x", x), ("positions", ints(&shape, positions))];
-        inputs.extend(self.pictures.tokens.as_ref().map(|tokens| tokens.input(at)));
-        inputs.push(("wanted", ints(&shape, (0..count as i32).collect())));
+        let inputs = [vec![("x", x)], given(&forward)].concat();
         self.call("forward", &inputs, capacity).swap_remove(0).to_f64()
     }
 
@@ -141,12 +157,17 @@ impl Request {
         Some(rows.flat_map(|row| all[row * width..(row + 1) * width].to_vec()).collect())
     }
 
-    /// Of a prompt: pieces of about five tokens, no span cut.
+    /// Of a prompt: pieces of at most five tokens, no span cut.
     pub fn chunks(&self, length: usize) -> Vec<Range<usize>> {
-        let whole = self.pictures.tokens.as_ref().map_or(0..0, |tokens| tokens.whole());
-        let inside = |at: usize| at > whole.start && at < whole.end;
-        let cuts: Vec<usize> = (0..length).step_by(5).filter(|at| !inside(*at)).chain([length]).collect();
-        cuts.windows(2).map(|w| w[0]..w[1]).collect()
+        let mut chunks = Vec::new();
+        let mut done = 0;
+        while done < length {
+            let told = self.pictures.of_tokens.as_ref();
+            let taken = told.map_or(5.min(length - done), |told| told.chunk(done..length, 5));
+            chunks.push(done..done + taken);
+            done += taken;
+        }
+        chunks
     }
 }
 
@@ -173,11 +194,12 @@ fn call(
 }
 
 /// The features of one request on a row axis, zeros for the pictures it does not have.
-fn filled(features: &Tensor, room: usize) -> Tensor {
-    let mut shape = features.shape().to_vec();
+fn filled(features: &Tensor, shape: Vec<usize>) -> Tensor {
     let mut elements = features.to_f32();
-    elements.resize(elements.len() / shape[0] * room, 0.0);
-    shape[0] = room;
-    shape.insert(0, 1);
+    elements.resize(shape.iter().product(), 0.0);
     Tensor::f32(shape, elements).expect("the elements fill the shape")
+}
+
+fn interpreted(tensor: &tensor::Tensor) -> Tensor {
+    guest(tensor).expect("a dtype that inputs have")
 }
