@@ -268,8 +268,9 @@ impl Reader<'_> {
             }
             "stablehlo.iota" if self.ty(result).rank() == 1 => ("iota", Vec::new()),
             // A reduction ends with the reshape that puts its axes back, a sort with the slice that cuts it, and the
-            // iota of a sort belongs to it.
+            // iota of a sort belongs to it, with the barrier behind it.
             "stablehlo.iota" | "stablehlo.reduce" | "stablehlo.sort" => return Ok(()),
+            emit::BARRIER if self.made_by(op.operands[0], "stablehlo.iota").is_some() => return Ok(()),
             "stablehlo.reshape" if self.made_by(op.operands[0], "stablehlo.reduce").is_some() => {
                 return self.reduction(op.operands[0], result);
             }
@@ -356,7 +357,8 @@ impl Reader<'_> {
         let from = self.ty(sort.operands[0]);
         let last = from.rank().saturating_sub(1);
         let along = |op: &RawOp, name: &str| op.attributes.get(name).map(|a| integers(a)) == Some(vec![last as f64]);
-        let iota = self.made_by(sort.operands[1], "stablehlo.iota").context("a sort without its places")?;
+        let places = self.made_by(sort.operands[1], emit::BARRIER).context("a sort that shares its places")?;
+        let iota = self.made_by(places.operands[0], "stablehlo.iota").context("a sort without its places")?;
         ensure!(along(sort, "dimension") && along(iota, "iota_dimension"), "a sort along another axis than the last");
         let starts = integers(slice.attributes.get("start_indices").context("a slice without starts")?);
         let to = self.ty(result);

@@ -226,8 +226,27 @@ pub fn sum(x: &Array, axes: &[i32]) -> Result<Array> {
     Ok(x.sum_axes(axes, true)?)
 }
 
+/// Of nothing, which MLX refuses: the least of the dtype.
 pub fn maximum_along(x: &Array, axes: &[i32]) -> Result<Array> {
-    Ok(x.max_axes(axes, true)?)
+    let mut shape = shape(x);
+    let mut empty = false;
+    for axis in axes {
+        let at = if *axis < 0 { i64::from(*axis) + shape.len() as i64 } else { i64::from(*axis) };
+        if let Some(size) = usize::try_from(at).ok().and_then(|at| shape.get_mut(at)) {
+            empty |= *size == 0;
+            *size = 1;
+        }
+    }
+    if !empty {
+        return Ok(x.max_axes(axes, true)?);
+    }
+    let dtype = dtype(x)?;
+    let least = match dtype {
+        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => number(f64::NEG_INFINITY, dtype)?,
+        DType::I32 => integer(i64::from(i32::MIN), dtype)?,
+        DType::U32 | DType::U8 | DType::Bool => integer(0, dtype)?,
+    };
+    broadcast(&least, &shape)
 }
 
 pub fn any_along(x: &Array, axes: &[i32]) -> Result<Array> {

@@ -60,6 +60,14 @@ fn a_nan_wins_and_top_k_keeps_the_order_of_ties() {
 }
 
 #[test]
+fn the_largest_of_nothing_is_the_least_there_is() {
+    let none = ops::maximum_along(&floats(&[], &[2, 0, 3]), &[1]).expect("max");
+    assert_eq!((ops::shape(&none), read(&none)), (vec![2, 1, 3], vec![f64::NEG_INFINITY; 6]));
+    let none = ops::maximum_along(&ints(&[], &[0]), &[-1]).expect("max");
+    assert_eq!(read(&none), [f64::from(i32::MIN)]);
+}
+
+#[test]
 fn takes_rows_and_elements() {
     let x = floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], &[3, 2]);
     let taken = ops::take(&x, &ints(&[2, 0, 2, 1], &[2, 2]), 0).expect("takes");

@@ -395,6 +395,20 @@ fn largest() {
     same(&results[4], &t(DType::I32, &[1, 17], &places));
 }
 
+/// As in a model where every layer chooses experts.
+#[test]
+fn two_of_one_shape() {
+    let (x, y, z) = (noise(&[3, 4, 5], 1), noise(&[3, 4, 5], 2), noise(&[3, 4, 5], 3));
+    let of = |x: &Tensor| {
+        let largest = |row: &[f64]| (0..5).max_by(|a, b| row[*a].total_cmp(&row[*b])).map_or(0.0, |at| at as f64);
+        t(DType::I32, &[3, 4, 1], &x.to_f64().chunks(5).map(largest).collect::<Vec<_>>())
+    };
+    let results = run(&[x.clone(), y.clone(), z.clone()], |b, v| v.iter().map(|x| b.top_k_indices(*x, 1)).collect());
+    for (found, x) in results.iter().zip([&x, &y, &z]) {
+        same(found, &of(x));
+    }
+}
+
 #[test]
 fn updates() {
     let whole = f(&[2, 1, 4, 2], &[0.5; 16]);
