@@ -1,36 +1,46 @@
-//! The families of the tests (`families/`); and a drift for the certificate to catch: `llama` whose StableHLO emitter alone was
-//! given another text of `silu`.
+//! The families of the tests (`families/`), and the mutants of one more (`mutations/`), for the certificate to catch.
+
+#[path = "mutations/schemata.rs"]
+mod schemata;
+#[path = "mutations/sites.rs"]
+mod sites;
+#[path = "mutations/table.rs"]
+mod table;
 
 use std::{env, fs, path::PathBuf};
 
-use mgraph_codegen::{Options, emit_pair, format};
-use mgraph_dsl::{
-    compile, compile_text, prelude_sources,
-    source::{PRELUDE, Sources},
-};
+use quote::quote;
 
-const FAMILY: &str = "../models/families/llama.mgraph";
-const SILU: &str = "{ x * sigmoid(x) }";
-const QUOTIENT: &str = "{ x / (1.0 + exp(-x)) }";
+use crate::{
+    schemata::{Mutant, schemata},
+    sites::Site,
+    table::Emitter,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     mgraph_codegen::build::families("families");
-    println!("cargo::rerun-if-changed={FAMILY}");
     println!("cargo::rerun-if-changed=build.rs");
-    let text = fs::read_to_string(FAMILY)?;
-    let faithful = compile_text(FAMILY, &text)?;
-
-    let prelude = prelude_sources().get(PRELUDE).text.clone();
-    if prelude.matches(SILU).count() != 1 {
-        return Err(format!("the prelude no longer has exactly one {SILU}").into());
-    }
-    let mut sources = Sources::default();
-    sources.add("prelude.mgraph", prelude.replace(SILU, QUOTIENT));
-    let family = sources.add(FAMILY, &text);
-    let drifted = compile(sources, family)?;
-
-    let path = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join(FAMILY).canonicalize()?;
-    let module = format(emit_pair(&faithful, &drifted, &Options { path: Some(path) })?)?;
-    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("quotient_silu.rs"), module)?;
+    println!("cargo::rerun-if-changed=mutations");
+    let name = "mutations/mutants.mgraph";
+    let schemata = schemata(name, &fs::read_to_string(name)?)?;
+    let emitter = |emitter: &Emitter| match emitter {
+        Emitter::Mlx => quote!(Emitter::Mlx),
+        Emitter::Hlo => quote!(Emitter::Hlo),
+    };
+    let mutants = schemata.mutants.iter().map(|Mutant { number, of, emitter: by, functions }| {
+        let by = emitter(by);
+        quote!(Mutant { number: #number, of: #of, emitter: #by, functions: &[#(#functions),*] })
+    });
+    let sites = schemata.sites.iter().map(|Site { number, emitter: by, function, change, before, after }| {
+        let by = emitter(by);
+        quote!(Site { number: #number, emitter: #by, function: #function, change: #change, before: #before, after: #after })
+    });
+    let list = quote! {
+        pub const MUTANTS: &[Mutant] = &[#(#mutants),*];
+        pub const SITES: &[Site] = &[#(#sites),*];
+    };
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("mutants.rs"), schemata.module)?;
+    fs::write(out.join("mutants_list.rs"), mgraph_codegen::format(list)?)?;
     Ok(())
 }

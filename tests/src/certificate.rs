@@ -6,7 +6,7 @@ mod ir_terms;
 mod mlx;
 pub mod terms;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use mgraph_dsl::{
     bind::{Bindings, StateDim, WeightKind},
@@ -35,6 +35,8 @@ pub struct Case<'a> {
     pub graph: &'a str,
     /// `B`, `S`, `R`, `T`.
     pub sizes: [usize; 4],
+    /// What `F` is.
+    pub float: ir::DType,
     pub fused: bool,
 }
 
@@ -45,36 +47,78 @@ pub enum Emitted {
     Hlo(HloEmitter),
 }
 
-/// The two listings of a case: the IR's and the backend's.
-pub fn listings(case: &Case<'_>, emitted: Emitted) -> Result<(Vec<String>, Vec<String>)> {
-    let inputs = inputs(case)?;
-    match emitted {
-        Emitted::Hlo(emitter) => Ok((of_ir(case, &inputs)?, of_emission(case, &inputs, emitter)?)),
-        Emitted::Mlx(loader) => {
-            // Two stores: on one, a term of the other side could hide that a rewrite depends on the order.
-            let (mut ours, mut theirs) = (terms::Terms::default(), terms::Terms::default());
-            let expected = ir_terms::terms(case, &inputs, &mut ours)?;
-            let found = mlx::terms(case, &inputs, loader, &mut theirs)?;
-            Ok((ours.listing(&expected), theirs.listing(&found)))
+impl Case<'_> {
+    /// What the IR says, with the twins of one backend in mode `fused`.
+    pub fn of_ir(&self, backend: TwinBackend) -> Result<Vec<String>> {
+        let inputs = inputs(self)?;
+        match backend {
+            TwinBackend::Hlo => of_ir(self, &inputs),
+            // A store of its own: on one, a term of the other side could hide that a rewrite depends on the order.
+            TwinBackend::Mlx => {
+                let mut terms = terms::Terms::default();
+                let ends = ir_terms::terms(self, &inputs, &mut terms)?;
+                Ok(terms.listing(&ends))
+            }
+        }
+    }
+
+    /// What the backend has.
+    ///
+    /// Errors: there is no listing. That is a drift too: something is no primitive of the language.
+    pub fn of_backend(&self, emitted: Emitted) -> Result<Vec<String>> {
+        match emitted {
+            Emitted::Hlo(emitter) => self.emission(emitter)?.listing(),
+            Emitted::Mlx(loader) => {
+                let mut terms = terms::Terms::default();
+                let ends = mlx::terms(self, &inputs(self)?, loader, &mut terms)?;
+                Ok(terms.listing(&ends))
+            }
+        }
+    }
+
+    pub fn emission(&self, emitter: HloEmitter) -> Result<Emission> {
+        Emission::of(self, emitter)
+    }
+}
+
+impl Emitted {
+    pub fn backend(self) -> TwinBackend {
+        match self {
+            Emitted::Mlx(_) => TwinBackend::Mlx,
+            Emitted::Hlo(_) => TwinBackend::Hlo,
         }
     }
 }
 
 /// The first line that differs, as both sides have it; `None` where they agree.
 ///
-/// Errors: a side has no listing. On the backend's, that is a drift too: something is no primitive of the language.
+/// Errors: a side has no listing.
 pub fn first_difference(case: &Case<'_>, emitted: Emitted) -> Result<Option<String>> {
-    let (ir, emitted) = listings(case, emitted)?;
-    let Case { graph, sizes, fused, .. } = case;
-    Ok(difference(&ir, &emitted)?.map(|lines| format!("{graph} {sizes:?} fused {fused}, {lines}")))
+    let difference = difference(&case.of_ir(emitted.backend())?, &case.of_backend(emitted)?)?;
+    let Case { graph, sizes, float, fused, .. } = case;
+    Ok(difference.map(|lines| format!("{graph} {sizes:?} {float:?} fused {fused}, {lines}")))
+}
+
+/// Where two listings differ first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    pub at: usize,
+    pub ir: String,
+    pub emitted: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}:\n  IR       {}\n  emitted  {}", self.at, self.ir, self.emitted)
+    }
 }
 
 /// As [`first_difference`], of the two listings.
-pub fn difference(ir: &[String], emitted: &[String]) -> Result<Option<String>> {
+pub fn difference(ir: &[String], emitted: &[String]) -> Result<Option<Difference>> {
     ensure!(ir.len() >= 3, "a certificate over nothing");
     let Some(at) = (0..ir.len().max(emitted.len())).find(|i| ir.get(*i) != emitted.get(*i)) else { return Ok(None) };
     let side = |lines: &[String]| lines.get(at).cloned().unwrap_or_else(|| "(ends)".into());
-    Ok(Some(format!("line {at}:\n  IR       {}\n  emitted  {}", side(ir), side(emitted))))
+    Ok(Some(Difference { at, ir: side(ir), emitted: side(emitted) }))
 }
 
 struct Input {
@@ -150,7 +194,7 @@ fn traced(case: &Case<'_>, inputs: &[Input], backend: TwinBackend) -> Result<tra
         inputs.iter().map(|i| (i.name.as_str(), i.dtype, i.shape.as_slice())).collect();
     let [rows, _, _, positions] = case.sizes;
     let twins = case.fused.then_some(backend);
-    let sizes = Sizes { inputs: &shapes, rows, positions, family: ir::DType::F32, twins };
+    let sizes = Sizes { inputs: &shapes, rows, positions, family: case.float, twins };
     let traced = trace(case.program, case.resolved, case.bindings, case.graph, &sizes).map_err(|f| anyhow!("{f}"))?;
     Ok(traced.shared().live(true))
 }
@@ -161,7 +205,7 @@ fn of_ir(case: &Case<'_>, inputs: &[Input]) -> Result<Vec<String>> {
     let mut known: Vec<String> = Vec::new();
     for node in &traced.nodes {
         let operands: Vec<String> = node.operands.iter().map(|id| known[id.0].clone()).collect();
-        let dtype = concrete(node.dtype);
+        let dtype = concrete(node.dtype, case.float);
         let shape: Vec<i64> = node.shape.iter().map(|d| *d as i64).collect();
         let name = match &node.what {
             What::Input(name) => format!("input {name}"),
@@ -236,30 +280,66 @@ fn ir_op(
     Ok(listing.op(primitive.name(), operands, &numbers, shape, dtype))
 }
 
-fn of_emission(case: &Case<'_>, inputs: &[Input], emitter: HloEmitter) -> Result<Vec<String>> {
-    let mut build = Build::new(options(case)?);
-    let values: Vec<hlo::V> = inputs
-        .iter()
-        .map(|i| build.input(concrete(i.dtype), &i.shape.iter().map(|d| *d as i64).collect::<Vec<_>>()))
-        .collect();
-    let results = emitter(case.resolved, &mut build, case.graph, &values)?;
-    let graph = build.finish(&results)?;
-    let read = readback::read(&emit::text(&graph)?)?;
+/// What a StableHLO emitter wrote.
+pub struct Emission {
+    pub text: String,
+    arguments: Vec<String>,
+    results: Vec<ResultKind>,
+}
 
-    let mut listing = Listing { lines: Vec::new(), counted: 0 };
-    let mut known: Vec<String> = Vec::new();
-    let arguments: Vec<String> = graph.arguments.iter().map(|a| argument(&a.kind, inputs)).collect::<Result<_>>()?;
-    for op in &read.ops {
-        let operands: Vec<String> = op.operands.iter().map(|o| name(*o, &arguments, &known)).collect();
-        let value = match op.name {
-            "constant" | "constant_list" => constant(&op.numbers, op.ty.dtype),
-            other => listing.op(other, &operands, &op.numbers, &op.ty.shape, op.ty.dtype),
-        };
-        known.push(value);
+impl Emission {
+    fn of(case: &Case<'_>, emitter: HloEmitter) -> Result<Emission> {
+        let inputs = inputs(case)?;
+        let mut build = Build::new(options(case)?);
+        let shape = |input: &Input| input.shape.iter().map(|d| *d as i64).collect::<Vec<_>>();
+        let values: Vec<hlo::V> =
+            inputs.iter().map(|i| build.input(concrete(i.dtype, case.float), &shape(i))).collect();
+        let results = emitter(case.resolved, &mut build, case.graph, &values)?;
+        let graph = build.finish(&results)?;
+        Ok(Emission {
+            text: emit::text(&graph)?,
+            arguments: graph.arguments.iter().map(|a| argument(&a.kind, &inputs)).collect::<Result<_>>()?,
+            results: graph.results.iter().map(|r| r.kind.clone()).collect(),
+        })
     }
-    let mut lines = listing.lines;
-    lines.extend(ends(&graph.results.iter().map(|r| r.kind.clone()).collect::<Vec<_>>(), &read, &arguments, &known));
-    Ok(lines)
+
+    /// What its text says.
+    pub fn listing(&self) -> Result<Vec<String>> {
+        self.listing_of(&self.text)
+    }
+
+    /// What another text with the same signature says.
+    pub fn listing_of(&self, text: &str) -> Result<Vec<String>> {
+        let read = readback::read(text)?;
+        self.aliases(&read)?;
+        let mut listing = Listing { lines: Vec::new(), counted: 0 };
+        let mut known: Vec<String> = Vec::new();
+        for op in &read.ops {
+            let operands: Vec<String> = op.operands.iter().map(|o| name(*o, &self.arguments, &known)).collect();
+            let value = match op.name {
+                "constant" | "constant_list" => constant(&op.numbers, op.ty.dtype),
+                other => listing.op(other, &operands, &op.numbers, &op.ty.shape, op.ty.dtype),
+            };
+            known.push(value);
+        }
+        let mut lines = listing.lines;
+        lines.extend(ends(&self.results, &read, &self.arguments, &known));
+        Ok(lines)
+    }
+
+    /// A state is written where it was read, and nothing else is written into an argument.
+    fn aliases(&self, read: &Read) -> Result<()> {
+        let mut expected = Vec::new();
+        for (argument, name) in self.arguments.iter().enumerate() {
+            let written = |kind: &ResultKind| match kind {
+                ResultKind::State(path) => *name == format!("state {path}"),
+                ResultKind::Output(_) | ResultKind::Probe(_) => false,
+            };
+            expected.extend(self.results.iter().position(written).map(|result| (argument, result)));
+        }
+        ensure!(read.aliases == expected, "results alias arguments {:?}, not {expected:?}", read.aliases);
+        Ok(())
+    }
 }
 
 fn ends(kinds: &[ResultKind], read: &Read, arguments: &[String], known: &[String]) -> Vec<String> {
@@ -308,11 +388,14 @@ fn options(case: &Case<'_>) -> Result<BuildOptions> {
         let shape: Vec<i64> = w.shape.iter().map(|d| *d as i64).collect();
         let ty = match w.kind {
             WeightKind::Tensor | WeightKind::Matrix | WeightKind::Derived => {
-                WeightType::Dense(hlo::Type::new(concrete(w.dtype), &shape))
+                WeightType::Dense(hlo::Type::new(concrete(w.dtype, case.float), &shape))
             }
-            WeightKind::Packed { bits, group } => {
-                WeightType::Packed { shape, bits: bits.into(), group: group.into(), scales: hlo::DType::F32 }
-            }
+            WeightKind::Packed { bits, group } => WeightType::Packed {
+                shape,
+                bits: bits.into(),
+                group: group.into(),
+                scales: concrete(w.dtype, case.float),
+            },
         };
         weights.insert(w.path.clone(), ty);
     }
@@ -325,10 +408,10 @@ fn options(case: &Case<'_>) -> Result<BuildOptions> {
             StateDim::Size(n) => *n as i64,
         };
         let shape: Vec<i64> = s.dims.iter().map(dim).collect();
-        states.insert(s.path.clone(), hlo::Type::new(concrete(s.dtype), &shape));
+        states.insert(s.path.clone(), hlo::Type::new(concrete(s.dtype, case.float), &shape));
     }
     Ok(BuildOptions {
-        float: hlo::DType::F32,
+        float: concrete(case.float, case.float),
         fused: case.fused,
         probes: true,
         positions: positions as i64,
@@ -337,8 +420,8 @@ fn options(case: &Case<'_>) -> Result<BuildOptions> {
     })
 }
 
-fn concrete(dtype: ir::DType) -> hlo::DType {
-    weights::concrete(dtype, hlo::DType::F32)
+fn concrete(dtype: ir::DType, float: ir::DType) -> hlo::DType {
+    weights::concrete(dtype, weights::concrete(float, hlo::DType::F32))
 }
 
 fn rounded(number: Number, dtype: hlo::DType) -> f64 {
@@ -347,5 +430,10 @@ fn rounded(number: Number, dtype: hlo::DType) -> f64 {
         Number::Float(x) => x,
         Number::Bool(b) => f64::from(u8::from(b)),
     };
-    if dtype == hlo::DType::F32 { f64::from(exact as f32) } else { exact }
+    match dtype {
+        hlo::DType::F32 => f64::from(exact as f32),
+        hlo::DType::F16 => half::f16::from_f64(exact).to_f64(),
+        hlo::DType::BF16 => half::bf16::from_f64(exact).to_f64(),
+        hlo::DType::F64 | hlo::DType::I32 | hlo::DType::U32 | hlo::DType::U8 | hlo::DType::Bool => exact,
+    }
 }

@@ -21,6 +21,8 @@ use crate::error::{Context as _, Result, anyhow, bail, ensure};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Read {
     pub arguments: Vec<Type>,
+    /// Arguments whose memory a result is written into: indices into both.
+    pub aliases: Vec<(usize, usize)>,
     /// In the order of the text; each is read by another or by a result.
     pub ops: Vec<ReadOp>,
     pub results: Vec<Operand>,
@@ -57,7 +59,8 @@ pub fn read(text: &str) -> Result<Read> {
         reader.op(at).with_context(|| format!("op {at}, {}", raw.ops[at].name))?;
     }
     let results = raw.results.iter().map(|v| reader.operand(*v)).collect::<Result<Vec<_>>>()?;
-    Ok(prune(raw.arguments.clone(), reader.ops, results))
+    let (ops, results) = prune(reader.ops, results);
+    Ok(Read { arguments: raw.arguments.clone(), aliases: raw.aliases.clone(), ops, results })
 }
 
 /// Index into [`Raw::values`].
@@ -65,6 +68,7 @@ type ValueAt = usize;
 
 struct Raw {
     arguments: Vec<Type>,
+    aliases: Vec<(usize, usize)>,
     values: Vec<RawValue>,
     ops: Vec<RawOp>,
     results: Vec<ValueAt>,
@@ -95,7 +99,8 @@ fn parse(context: &Context, text: &str) -> Result<Raw> {
     let module = Module::parse(context, text).ok_or_else(|| anyhow!("MLIR does not parse the module"))?;
     let function = module.body().first_operation().context("a module without a function")?;
     let block = function.region(0)?.first_block().context("a function without a body")?;
-    let mut raw = Raw { arguments: Vec::new(), values: Vec::new(), ops: Vec::new(), results: Vec::new() };
+    let aliases = aliases_of(&attributes_of(function)?)?;
+    let mut raw = Raw { arguments: Vec::new(), aliases, values: Vec::new(), ops: Vec::new(), results: Vec::new() };
     let mut known: HashMap<usize, ValueAt> = HashMap::new();
     for at in 0..block.argument_count() {
         let argument = block.argument(at)?;
@@ -142,6 +147,22 @@ fn attributes_of(op: OperationRef<'_, '_>) -> Result<HashMap<String, String>> {
         Ok((name.as_string_ref().as_str()?.to_owned(), value.to_string()))
     };
     op.attributes().map(one).collect()
+}
+
+/// Of `[{}, {tf.aliasing_output = 1 : i32}]`.
+fn aliases_of(function: &HashMap<String, String>) -> Result<Vec<(usize, usize)>> {
+    let Some(attributes) = function.get("arg_attrs") else { return Ok(Vec::new()) };
+    let mut aliases = Vec::new();
+    for (argument, attribute) in attributes.split('{').skip(1).enumerate() {
+        let attribute = attribute.split('}').next().unwrap_or_default();
+        if let Some(result) = attribute.strip_prefix("tf.aliasing_output = ") {
+            let result = result.strip_suffix(" : i32").and_then(|n| n.parse().ok());
+            aliases.push((argument, result.with_context(|| format!("argument {argument} has the alias {attribute}"))?));
+        } else {
+            ensure!(attribute.is_empty(), "argument {argument} has the attribute {attribute}");
+        }
+    }
+    Ok(aliases)
 }
 
 fn region_of(op: OperationRef<'_, '_>) -> Result<Vec<String>> {
@@ -254,8 +275,20 @@ impl Reader<'_> {
         let result = *op.results.first().context("an op without a result")?;
         let attribute = |name: &str| op.attributes.get(name).with_context(|| format!("attribute {name} is missing"));
         let list = |name: &str| attribute(name).map(|text| integers(text));
+        if op.name == "stablehlo.slice" {
+            let (starts, ends) = (list("start_indices")?, list("limit_indices")?);
+            let sizes: Vec<i64> = starts.iter().zip(&ends).map(|(start, end)| (end - start) as i64).collect();
+            let inside = ends.iter().zip(&self.ty(op.operands[0]).shape).all(|(end, size)| *end <= *size as f64);
+            ensure!(inside && self.ty(result).shape == sizes, "a slice {starts:?} to {ends:?} of another size");
+            ensure!(list("strides")?.iter().all(|s| *s == 1.0), "a slice with strides");
+        }
         let (name, numbers): (&'static str, Vec<f64>) = match op.name.as_str() {
             "stablehlo.broadcast_in_dim" => {
+                let (from, to) = (&self.ty(op.operands[0]).shape, &self.ty(result).shape);
+                let before = to.len().checked_sub(from.len()).context("a broadcast to fewer axes")?;
+                let exact = list("broadcast_dimensions")? == (before..to.len()).map(|a| a as f64).collect::<Vec<_>>()
+                    && from.iter().zip(&to[before..]).all(|(from, to)| from == to || *from == 1);
+                ensure!(exact, "a broadcast that does not align {from:?} with {to:?} from the right");
                 self.meaning[result] = match raw.values[op.operands[0]].made {
                     Made::Argument(at) => Meaning::Is(Operand::Argument(at)),
                     Made::Op(..) => self.meaning[op.operands[0]],
@@ -266,7 +299,10 @@ impl Reader<'_> {
                 let name = if self.ty(result).rank() == 0 { "constant" } else { "constant_list" };
                 (name, dense(attribute("value")?, self.ty(result))?)
             }
-            "stablehlo.iota" if self.ty(result).rank() == 1 => ("iota", Vec::new()),
+            "stablehlo.iota" if self.ty(result).rank() == 1 => {
+                ensure!(list("iota_dimension")? == [0.0], "an iota along an axis that does not exist");
+                ("iota", Vec::new())
+            }
             // A reduction ends with the reshape that puts its axes back, a sort with the slice that cuts it, and the
             // iota of a sort belongs to it, with the barrier behind it.
             "stablehlo.iota" | "stablehlo.reduce" | "stablehlo.sort" => return Ok(()),
@@ -279,7 +315,6 @@ impl Reader<'_> {
             }
             "stablehlo.slice" => {
                 let (starts, ends) = (list("start_indices")?, list("limit_indices")?);
-                ensure!(list("strides")?.iter().all(|s| *s == 1.0), "a slice with strides");
                 ("slice", starts.into_iter().zip(ends).flat_map(|(s, e)| [s, e]).collect())
             }
             "stablehlo.reshape" => ("reshape", Vec::new()),
@@ -356,6 +391,7 @@ impl Reader<'_> {
         ensure!(sort.region == expected, "a sort by another order: {:?}", sort.region);
         let from = self.ty(sort.operands[0]);
         let last = from.rank().saturating_sub(1);
+        ensure!(sort.attributes.get("is_stable").is_some_and(|a| a == "true"), "a sort that is not stable");
         let along = |op: &RawOp, name: &str| op.attributes.get(name).map(|a| integers(a)) == Some(vec![last as f64]);
         let places = self.made_by(sort.operands[1], emit::BARRIER).context("a sort that shares its places")?;
         let iota = self.made_by(places.operands[0], "stablehlo.iota").context("a sort without its places")?;
@@ -434,6 +470,8 @@ impl Reader<'_> {
     }
 
     fn gather(&mut self, op: &RawOp, result: ValueAt) -> Result<()> {
+        let sorted = op.attributes.get("indices_are_sorted");
+        ensure!(sorted.is_some_and(|a| a == "false"), "a gather that takes its ids as sorted");
         let numbers = op.attributes.get("dimension_numbers").context("a gather without dimensions")?;
         let (from, ids) = (self.ty(op.operands[0]).clone(), self.ty(op.operands[1]).clone());
         let collapsed = field(numbers, "collapsed_slice_dims");
@@ -634,7 +672,7 @@ fn number(text: &str, dtype: DType) -> Result<f64> {
 }
 
 /// Keep what a result reads.
-fn prune(arguments: Vec<Type>, ops: Vec<ReadOp>, results: Vec<Operand>) -> Read {
+fn prune(ops: Vec<ReadOp>, results: Vec<Operand>) -> (Vec<ReadOp>, Vec<Operand>) {
     let mut read = vec![false; ops.len()];
     let mark = |read: &mut Vec<bool>, operand: &Operand| {
         if let Operand::Op(at) = operand {
@@ -661,5 +699,5 @@ fn prune(arguments: Vec<Type>, ops: Vec<ReadOp>, results: Vec<Operand>) -> Read 
         }
     }
     let results = results.into_iter().map(|r| rename(&renamed, r)).collect();
-    Read { arguments, ops: kept, results }
+    (kept, results)
 }

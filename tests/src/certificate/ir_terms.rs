@@ -5,7 +5,10 @@ use mgraph_dsl::{
     ir::TwinBackend,
     trace::{Node, Trace, What},
 };
-use mgraph_runtime::error::{Result, bail};
+use mgraph_runtime::{
+    error::{Result, bail},
+    hlo::DType,
+};
 
 use super::{
     Case, Input, concrete, rounded,
@@ -18,13 +21,13 @@ pub fn terms(case: &Case<'_>, inputs: &[Input], terms: &mut Terms) -> Result<End
     let mut known: Vec<Id> = Vec::new();
     for node in &trace.nodes {
         let operands: Vec<Id> = node.operands.iter().map(|id| known[id.0]).collect();
-        let dtype = concrete(node.dtype);
+        let dtype = concrete(node.dtype, case.float);
         known.push(match &node.what {
             What::Input(name) => terms.leaf(format!("input {name}"), dtype, &node.shape),
             What::State(path) => terms.leaf(format!("state {path}"), dtype, &node.shape),
             What::Weight { path, part } => terms.leaf(weight(path, *part), dtype, &node.shape),
             What::Kernel { path, numbers } => terms.add(path, numbers, &operands, dtype, &node.shape),
-            What::Primitive(primitive) => op(terms, &trace, node, primitive, &operands)?,
+            What::Primitive(primitive) => op(terms, &trace, node, primitive, &operands, dtype)?,
         });
     }
     let mut ends = Ends {
@@ -38,8 +41,14 @@ pub fn terms(case: &Case<'_>, inputs: &[Input], terms: &mut Terms) -> Result<End
     Ok(ends)
 }
 
-fn op(terms: &mut Terms, trace: &Trace, node: &Node, primitive: &Primitive, operands: &[Id]) -> Result<Id> {
-    let dtype = concrete(node.dtype);
+fn op(
+    terms: &mut Terms,
+    trace: &Trace,
+    node: &Node,
+    primitive: &Primitive,
+    operands: &[Id],
+    dtype: DType,
+) -> Result<Id> {
     let axes = |axes: &[usize]| axes.iter().map(|a| *a as f64).collect::<Vec<f64>>();
     let numbers = match primitive {
         Primitive::Constant(number) => return Ok(terms.constant(&[rounded(*number, dtype)], dtype)),

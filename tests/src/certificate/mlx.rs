@@ -1,7 +1,7 @@
 //! The terms of a graph as MLX executes it: each of its primitives recognised by name, attributes and operands. What is not
 //! recognised is an error.
 
-use mgraph_dsl::trace::WeightPart;
+use mgraph_dsl::{ir, trace::WeightPart};
 use mgraph_runtime::{
     error::{Context, Result, bail, ensure},
     family::MlxLoader,
@@ -21,9 +21,9 @@ use super::{
 
 /// Inputs that tell themselves apart where the host reads them: row `b` of the integers of input `i` begins at `i + 13 b`, and each place
 /// after it is one more, so each could be positions.
-pub fn values(inputs: &[Input]) -> Vec<(&str, Tensor)> {
-    fn value((at, input): (usize, &Input)) -> (&str, Tensor) {
-        let dtype = concrete(input.dtype);
+pub fn values(inputs: &[Input], float: ir::DType) -> Vec<(&str, Tensor)> {
+    let values = inputs.iter().enumerate().map(|(at, input)| {
+        let dtype = concrete(input.dtype, float);
         let count: usize = input.shape.iter().product();
         let columns = input.shape.last().copied().unwrap_or(1).max(1);
         let tensor = match dtype {
@@ -36,12 +36,12 @@ pub fn values(inputs: &[Input]) -> Vec<(&str, Tensor)> {
             }
         };
         (input.name.as_str(), tensor)
-    }
-    inputs.iter().enumerate().map(value).collect()
+    });
+    values.collect()
 }
 
 pub fn terms(case: &Case<'_>, inputs: &[Input], loader: MlxLoader, terms: &mut Terms) -> Result<Ends> {
-    let values = values(inputs);
+    let values = values(inputs, case.float);
     let [rows, _, _, positions] = case.sizes;
     let graph = record(&Call {
         loader,
@@ -51,7 +51,7 @@ pub fn terms(case: &Case<'_>, inputs: &[Input], loader: MlxLoader, terms: &mut T
         inputs: &values,
         rows,
         positions,
-        float: DType::F32,
+        float: concrete(case.float, case.float),
         fused: case.fused,
     })?;
     read(&graph, &values, terms)
