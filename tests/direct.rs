@@ -6,6 +6,7 @@ use mgraph_runtime::{
     direct::{self, GraphCall, Many, Settings},
     inputs,
     model::Model,
+    probes::Probes,
     session::{Batch, Float, Numerics, SessionOptions},
     tensor::{DType, Tensor},
 };
@@ -84,7 +85,8 @@ fn both(model: &std::sync::Arc<Model>, backend: Backend, numerics: Numerics) -> 
     let tokens: Vec<i32> = (0..12).map(|i| (i * 37 + 11) % 90).collect();
     let batch = Batch::row(&tokens, 0, tokens.len());
     let capacity = 128;
-    let options = SessionOptions { rows: 1, capacity, max_chunk: 12, dtype: Float::F32, numerics, probes: false };
+    let options =
+        SessionOptions { rows: 1, capacity, max_chunk: 12, dtype: Float::F32, numerics, probes: Probes::Unread };
     let mut session = backend::open(backend, model, options).unwrap();
     let expected = session.step(&batch, None).unwrap();
 

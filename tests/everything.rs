@@ -6,6 +6,7 @@ use std::{collections::HashMap, fs, path::Path};
 use mgraph_runtime::{
     backend::{self, Backend},
     model::Model,
+    probes::Probes,
     session::{Batch, Float, Numerics, SessionOptions},
     tensor::Tensor,
 };
@@ -59,7 +60,8 @@ fn checkpoint(folder: &Path, config: serde_json::Value, kinds: &[&str], first: b
 
 /// Logits and probes of a prefill and two steps, then the states: everything that can be seen.
 fn seen(model: &std::sync::Arc<Model>, backend: Backend, numerics: Numerics) -> Vec<(String, Tensor)> {
-    let options = SessionOptions { rows: 1, capacity: 64, max_chunk: 8, dtype: Float::F32, numerics, probes: true };
+    let options =
+        SessionOptions { rows: 1, capacity: 64, max_chunk: 8, dtype: Float::F32, numerics, probes: Probes::Reported };
     let mut session = backend::open(backend, model, options).unwrap();
     let mut all = Vec::new();
     let mut batches = vec![Batch::row(&[3, 1, 4, 1, 5], 0, 5)];

@@ -8,6 +8,7 @@ use mgraph_runtime::{
     engine::{self, Prompt},
     parity::{self, Fed, Outcome, Settings, Verdict, compare::compare},
     pictures::Seen,
+    probes::Probes,
     session::{Batch, Float, Numerics, SessionOptions},
     tensor::Tensor,
 };
@@ -205,8 +206,14 @@ fn a_prompt_with_pictures_in_chunks() {
         let expected = Tensor::from_f32(&[vocabulary], &expected.to_f32()[(width - 1) * vocabulary..]);
         for backend in [Backend::Reference, Backend::Mlx, Backend::Iree] {
             let numerics = Numerics::Pinned;
-            let options =
-                SessionOptions { rows: 1, capacity: width, max_chunk: 8, dtype: Float::F32, numerics, probes: false };
+            let options = SessionOptions {
+                rows: 1,
+                capacity: width,
+                max_chunk: 8,
+                dtype: Float::F32,
+                numerics,
+                probes: Probes::Unread,
+            };
             let mut session = backend::open(backend, &model, options).unwrap();
             let seen = Seen::look(session.as_mut(), &model, &pictures, None).unwrap();
             let mut pieces = Vec::new();
@@ -234,7 +241,7 @@ fn inputs_that_do_not_fit_are_refused() {
         max_chunk: 16,
         dtype: Float::F32,
         numerics: Numerics::Pinned,
-        probes: false,
+        probes: Probes::Unread,
     };
     let mut session = backend::open(Backend::Mlx, &model, options).unwrap();
     let given: BTreeMap<&str, Tensor> = pictures.vision.iter().cloned().collect();
@@ -311,8 +318,14 @@ fn mllama_on_words_alone() {
     let wanted: Vec<i32> = (0..width as i32).collect();
     let batch = Batch { wanted, ..Batch::row(&tokens, 0, width) };
     let logits = |backend, numerics| {
-        let options =
-            SessionOptions { rows: 1, capacity: 16, max_chunk: 16, dtype: Float::F32, numerics, probes: false };
+        let options = SessionOptions {
+            rows: 1,
+            capacity: 16,
+            max_chunk: 16,
+            dtype: Float::F32,
+            numerics,
+            probes: Probes::Unread,
+        };
         let mut session = backend::open(backend, &model, options).unwrap();
         session.step(&batch, None).unwrap()
     };

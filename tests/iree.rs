@@ -5,14 +5,21 @@ use std::path::Path;
 
 use mgraph_runtime::{
     hlo::{HloSession, artifact::Artifacts},
+    probes::Probes,
     session::{Batch, Float, Numerics, Session, SessionOptions},
     tensor::Tensor,
 };
 
 fn session(capacity: usize, max_chunk: usize, folder: &Path) -> HloSession {
     let (model, _) = mgraph_tests::open_golden("llama").unwrap();
-    let options =
-        SessionOptions { rows: 1, capacity, max_chunk, dtype: Float::F32, numerics: Numerics::Pinned, probes: false };
+    let options = SessionOptions {
+        rows: 1,
+        capacity,
+        max_chunk,
+        dtype: Float::F32,
+        numerics: Numerics::Pinned,
+        probes: Probes::Unread,
+    };
     HloSession::with_artifacts(&model, options, Artifacts::in_folder(folder)).unwrap()
 }
 

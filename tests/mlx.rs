@@ -2,13 +2,20 @@
 
 use mgraph_runtime::{
     backend::{self, Backend},
+    probes::Probes,
     session::{Batch, Float, Numerics, Session, SessionOptions},
 };
 
 fn open(rows: usize, capacity: usize) -> Box<dyn Session> {
     let (model, _) = mgraph_tests::open_golden("llama").unwrap();
-    let options =
-        SessionOptions { rows, capacity, max_chunk: 256, dtype: Float::F32, numerics: Numerics::Pinned, probes: false };
+    let options = SessionOptions {
+        rows,
+        capacity,
+        max_chunk: 256,
+        dtype: Float::F32,
+        numerics: Numerics::Pinned,
+        probes: Probes::Unread,
+    };
     backend::open(Backend::Mlx, &model, options).unwrap()
 }
 
@@ -89,7 +96,7 @@ fn narrow_floats_are_refused_where_mlx_sums_in_them() {
         max_chunk: 16,
         dtype: Float::Bf16,
         numerics: Numerics::Pinned,
-        probes: false,
+        probes: Probes::Unread,
     };
     let error = backend::open(Backend::Mlx, &model, options).err().unwrap().to_string();
     assert!(error.contains("--dtype f32"), "{error}");

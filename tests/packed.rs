@@ -11,6 +11,7 @@ use mgraph_runtime::{
         graph::{ArgumentKind, Part, ResultKind},
         iree::Runtime,
     },
+    probes::Probes,
     tensor::Tensor,
 };
 
@@ -81,7 +82,7 @@ impl Packed {
         let mut build = Build::new(BuildOptions {
             float: DType::F32,
             fused,
-            probes: false,
+            probes: Probes::Unread,
             positions: 1,
             weights: Arc::new(BTreeMap::from([("w".to_owned(), self.ty(scales))])),
             states: Arc::default(),

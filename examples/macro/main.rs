@@ -9,6 +9,7 @@ use mgraph_runtime::{
     engine,
     error::Result,
     model::Model,
+    probes::Probes,
     sampler::{Sampler, Settings},
     session::{Float, Numerics, SessionOptions},
 };
@@ -57,7 +58,7 @@ fn count(first: u32, backend: Backend) -> Result<Vec<u32>> {
         max_chunk: 16,
         dtype: Float::F32,
         numerics: Numerics::Pinned,
-        probes: false,
+        probes: Probes::Unread,
     };
     let mut session = backend::open(backend, &model, options)?;
     let mut greedy = Sampler::new(Settings::GREEDY)?;

@@ -17,6 +17,7 @@ pub mod mlx;
 pub mod model;
 pub mod parity;
 pub mod pictures;
+pub mod probes;
 pub mod quantization;
 pub mod reference;
 pub mod sampler;

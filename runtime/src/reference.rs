@@ -12,8 +12,10 @@ use crate::{
     error::{Context, Result, anyhow, bail, ensure},
     inputs,
     model::Model,
+    probes::Probes,
     session::{Batch, Float, ProbeSink, Session, SessionOptions, again},
     tensor::{DType, Tensor},
+    weights::concrete,
 };
 
 pub struct ReferenceSession {
@@ -30,7 +32,7 @@ impl ReferenceSession {
             Float::Bf16 => ir::DType::BF16,
             Float::F16 => ir::DType::F16,
         };
-        let interpreter = Interpreter::new(
+        let mut interpreter = Interpreter::new(
             model.program.clone(),
             model.resolved.clone(),
             model.bindings.clone(),
@@ -38,6 +40,13 @@ impl ReferenceSession {
             Precision::Single,
             reads(&model.checkpoint),
         );
+        if let Probes::Isolated(_) = &options.probes {
+            let probes = options.probes.clone();
+            interpreter.feed(Box::new(move |name, value| {
+                let instead = probes.instead(name, concrete(value.dtype(), DType::F32), value.shape())?;
+                guest(&instead).ok()
+            }));
+        }
         Ok(ReferenceSession { model: model.clone(), interpreter, options })
     }
 }
@@ -106,21 +115,20 @@ impl Session for ReferenceSession {
     }
 }
 
-/// Of the dtypes that a call's inputs have.
+/// As the interpreter holds it, in the dtype that it has.
 pub fn guest(tensor: &Tensor) -> Result<interpret::Tensor> {
-    let shape = tensor.shape.clone();
-    let made = match tensor.dtype {
-        DType::I32 => interpret::Tensor::i32(shape, bytemuck::pod_collect_to_vec(&tensor.bytes)),
-        DType::Bool => {
-            let elements: Vec<bool> = tensor.bytes.iter().map(|b| *b != 0).collect();
-            interpret::Tensor::new(ir::DType::Bool, shape, elements)
-        }
-        DType::F32 => interpret::Tensor::f32(shape, tensor.to_f32()),
-        DType::F16 => interpret::Tensor::new(ir::DType::F16, shape, tensor.to_f32()),
-        DType::BF16 => interpret::Tensor::new(ir::DType::BF16, shape, tensor.to_f32()),
-        other @ (DType::F64 | DType::U32 | DType::U8) => bail!("an input of {other:?} for the interpreter"),
+    let (dtype, data): (ir::DType, Data) = match tensor.dtype {
+        DType::F64 => (ir::DType::F64, tensor.to_f64().into()),
+        DType::F32 => (ir::DType::F32, tensor.to_f32().into()),
+        DType::F16 => (ir::DType::F16, tensor.to_f32().into()),
+        DType::BF16 => (ir::DType::BF16, tensor.to_f32().into()),
+        DType::I32 => (ir::DType::I32, bytemuck::pod_collect_to_vec::<u8, i32>(&tensor.bytes).into()),
+        DType::U32 => (ir::DType::U32, bytemuck::pod_collect_to_vec::<u8, u32>(&tensor.bytes).into()),
+        DType::U8 => (ir::DType::U8, tensor.bytes.clone().into()),
+        DType::Bool => (ir::DType::Bool, tensor.bytes.iter().map(|b| *b != 0).collect::<Vec<_>>().into()),
     };
-    made.with_context(|| format!("elements that do not fill {:?}", tensor.shape))
+    interpret::Tensor::new(dtype, tensor.shape.clone(), data)
+        .with_context(|| format!("elements that do not fill {:?}{:?}", tensor.dtype, tensor.shape))
 }
 
 /// Stored tensors for the interpreter, each given back to the kernel once it is copied.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::{
     error::{Result, ensure},
     pictures::OfTokens,
+    probes::Probes,
     tensor::{DType, Tensor},
 };
 
@@ -20,8 +21,7 @@ pub struct SessionOptions {
     pub max_chunk: usize,
     pub dtype: Float,
     pub numerics: Numerics,
-    /// Probes are compiled in and reported.
-    pub probes: bool,
+    pub probes: Probes,
 }
 
 /// The activation dtype `F`.
@@ -170,7 +170,7 @@ pub trait Session {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Float, Numerics, SessionOptions};
+    use super::{Batch, Float, Numerics, Probes, SessionOptions};
 
     #[test]
     fn a_call_that_cannot_be_served_is_refused() {
@@ -180,7 +180,7 @@ mod tests {
             max_chunk: 8,
             dtype: Float::F32,
             numerics: Numerics::Pinned,
-            probes: false,
+            probes: Probes::Unread,
         };
         let good = Batch::row(&[3, 4], 0, 4);
         assert!(good.check(&options).is_ok());

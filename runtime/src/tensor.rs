@@ -55,6 +55,11 @@ pub struct Tensor {
     pub bytes: Vec<u8>,
 }
 
+/// Whether two shapes are the same but for axes of size 1, which implementations keep or drop as they like.
+pub fn agree(a: &[usize], b: &[usize]) -> bool {
+    a.iter().filter(|d| **d != 1).eq(b.iter().filter(|d| **d != 1))
+}
+
 impl Tensor {
     pub fn from_i32(shape: &[usize], values: &[i32]) -> Tensor {
         Tensor::of(DType::I32, shape, bytemuck::cast_slice(values))

@@ -8,6 +8,7 @@ use std::{error::Error, sync::Arc};
 
 use mgraph_runtime::{
     hlo::{Build, BuildOptions, DType, compile, emit, iree},
+    probes::Probes,
     tensor::Tensor,
 };
 use mlx_rs::{Array, ops};
@@ -63,7 +64,7 @@ fn with_mlx_loaded() -> Result {
     let mut build = Build::new(BuildOptions {
         float: DType::F32,
         fused: false,
-        probes: false,
+        probes: Probes::Unread,
         positions: 1,
         weights: Arc::default(),
         states: Arc::default(),

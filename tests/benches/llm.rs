@@ -19,6 +19,7 @@ use mgraph_runtime::{
     engine,
     error::{Context, Result, bail, ensure},
     model::Model,
+    probes::Probes,
     session::{Batch, Float, Numerics, SessionOptions},
 };
 use serde::{Deserialize, Serialize};
@@ -119,7 +120,7 @@ fn child(case: &str) -> Result<Measured> {
         max_chunk: PREFILL,
         dtype: Float::F32,
         numerics: Numerics::Fused,
-        probes: false,
+        probes: Probes::Unread,
     };
     let mut session = backend::open(backend, &model, options)?;
     let widths = engine::widths(session.as_ref(), PREFILL);

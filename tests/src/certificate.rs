@@ -24,6 +24,7 @@ use mgraph_runtime::{
         graph::{ArgumentKind, Part, ResultKind},
         readback::{self, Operand, Read},
     },
+    probes::Probes,
     weights,
 };
 
@@ -374,6 +375,7 @@ fn argument(kind: &ArgumentKind, inputs: &[Input]) -> Result<String> {
         ArgumentKind::Packed(path, Part::Scales) => weight(path, WeightPart::Scales),
         ArgumentKind::Packed(path, Part::Biases) => weight(path, WeightPart::Biases),
         ArgumentKind::State(path) => format!("state {path}"),
+        ArgumentKind::Probe(name) => format!("probe {name}"),
     })
 }
 
@@ -413,7 +415,7 @@ fn options(case: &Case<'_>) -> Result<BuildOptions> {
     Ok(BuildOptions {
         float: concrete(case.float, case.float),
         fused: case.fused,
-        probes: true,
+        probes: Probes::Reported,
         positions: positions as i64,
         weights: Arc::new(weights),
         states: Arc::new(states),

@@ -13,6 +13,7 @@ use crate::{
     error::{Context, Result, bail},
     family::Family,
     model::Model,
+    probes::Probes,
     sampler::{Sampler, Settings},
     session::{Float, Numerics, SessionOptions},
     template::{self, Message},
@@ -144,6 +145,6 @@ fn session_options(arguments: &Arguments, model: &Model, prompt: usize) -> Resul
         max_chunk: 256,
         dtype: arguments.dtype,
         numerics: arguments.numerics,
-        probes: false,
+        probes: Probes::Unread,
     })
 }

@@ -59,6 +59,13 @@ pub struct Arguments {
     /// Only the stages of these names; `*` is any run of characters
     #[arg(long, value_name = "GLOB")]
     stages: Option<String>,
+    /// Compute every stage from the reference's values of the stages before it, so that what is wrong stands alone. Greedy
+    /// steps and the padded batch are left out
+    #[arg(long, conflicts_with_all = ["cumulative", "steps"])]
+    isolated: bool,
+    /// Compute every stage from the executor's own values, so that an error is seen to spread [default]
+    #[arg(long)]
+    cumulative: bool,
     /// Go on after a stage that diverged
     #[arg(long)]
     all: bool,
@@ -154,7 +161,7 @@ impl Arguments {
     }
 
     fn steps(&self) -> usize {
-        self.steps.unwrap_or(8)
+        self.steps.unwrap_or(if self.isolated { 0 } else { 8 })
     }
 
     fn wants(&self, stage: &str) -> bool {
@@ -202,6 +209,9 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         html.write(&finished.html()?)?;
     }
     ran?;
+    if arguments.isolated && golden.names().any(|name| name.starts_with("decode.") || name.starts_with("batch.")) {
+        note(format_args!("isolated: the greedy steps and the padded batch of {} were left out", golden.path()));
+    }
     if all.unjudged > 0 {
         note(format_args!(
             "{} of {} rows have no verdict: nothing says what they may differ by. Family {} declares no `contract` for them, \
@@ -240,7 +250,8 @@ fn compare(
         progress: &|message| progress.step(message),
         on_row: &mut on_row,
     };
-    let tally = parity::watched(model, golden, arguments.settings(backend), watch).with_context(|| backend.to_string());
+    let run = if arguments.isolated { parity::isolated } else { parity::watched };
+    let tally = run(model, golden, arguments.settings(backend), watch).with_context(|| backend.to_string());
     written.context("writing the table to standard output")?;
     tally
 }

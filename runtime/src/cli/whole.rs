@@ -55,7 +55,10 @@ impl Whole {
         let written = match self.held {
             Held::Beside(mut file) => {
                 let filled = file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all());
-                filled.and_then(|()| Ok(drop(file.persist(&self.path)?)))
+                filled.and_then(|()| {
+                    file.persist(&self.path)?;
+                    Ok(())
+                })
             }
             Held::Stream(mut file) => file.write_all(text.as_bytes()),
         };

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     error::{Context as _, Result, ensure},
     hlo::{Build, BuildOptions, V, compile, emit, iree::Runtime},
+    probes::Probes,
     session::Numerics,
     tensor::{DType, Tensor},
     weights::concrete,
@@ -117,7 +118,7 @@ fn build(settings: &Settings, work: &Work<'_>) -> Build {
     Build::new(BuildOptions {
         float: settings.float,
         fused: settings.numerics == Numerics::Fused,
-        probes: false,
+        probes: Probes::Unread,
         positions,
         weights: Arc::new(BTreeMap::new()),
         states: Arc::new(BTreeMap::new()),

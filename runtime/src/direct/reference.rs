@@ -1,11 +1,12 @@
 //! The interpreter among the executors: tensors of every dtype to and from it.
 
-use mgraph_dsl::interpret::{self, Data, Interpreter, Matrix, Operand, Precision, Store, Typed, run_op};
+use mgraph_dsl::interpret::{self, Interpreter, Matrix, Operand, Precision, Store, Typed, run_op};
 
 use super::{Outcome, Settings, Work, value::declared};
 use crate::{
-    error::{Context, Result, anyhow},
-    tensor::{DType, Tensor},
+    error::{Result, anyhow},
+    reference::guest,
+    tensor::Tensor,
     weights::concrete,
 };
 
@@ -59,19 +60,6 @@ fn enter(operand: &Operand<Tensor>) -> Result<Operand<interpret::Tensor>> {
             Operand::Matrix(Matrix { shape: shape.clone(), store, weight: *weight })
         }
     })
-}
-
-fn guest(tensor: &Tensor) -> Result<interpret::Tensor> {
-    let data: Data = match tensor.dtype {
-        DType::F64 => tensor.to_f64().into(),
-        DType::F32 | DType::F16 | DType::BF16 => tensor.to_f32().into(),
-        DType::I32 => bytemuck::pod_collect_to_vec::<u8, i32>(&tensor.bytes).into(),
-        DType::U32 => bytemuck::pod_collect_to_vec::<u8, u32>(&tensor.bytes).into(),
-        DType::U8 => tensor.bytes.clone().into(),
-        DType::Bool => tensor.bytes.iter().map(|b| *b != 0).collect::<Vec<_>>().into(),
-    };
-    interpret::Tensor::new(declared(tensor.dtype), tensor.shape.clone(), data)
-        .with_context(|| format!("elements that do not fill {:?}{:?}", tensor.dtype, tensor.shape))
 }
 
 /// In the dtype that is declared.

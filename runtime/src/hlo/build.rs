@@ -14,7 +14,10 @@ use super::{
     graph::{Argument, ArgumentKind, Graph, GraphResult, Node, Op, Part, ResultKind},
     types::{DType, Type, V, axis},
 };
-use crate::error::{Result, bail};
+use crate::{
+    error::{Result, bail},
+    probes::Probes,
+};
 
 /// A weight as the checkpoint's binding gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +40,8 @@ pub struct BuildOptions {
     pub float: DType,
     /// Declared twins may stand in.
     pub fused: bool,
-    /// Probes become results.
-    pub probes: bool,
+    /// Reported ones become results; what a call goes on from instead becomes an argument.
+    pub probes: Probes,
     /// `T`.
     pub positions: i64,
     /// By field path.
@@ -145,7 +148,7 @@ impl Build {
 
     /// Whether probes are results of this graph.
     pub fn probes(&self) -> bool {
-        self.options.probes
+        self.options.probes.reported()
     }
 
     /// `T`, the positions that states show.
@@ -260,14 +263,18 @@ impl Build {
 
     /// Name a value; gives what the call goes on from. Nothing happens when probes are off.
     pub fn probe(&mut self, name: &str, value: V) -> V {
-        if !self.options.probes {
+        if !self.options.probes.reported() {
             return value;
         }
         if self.probes.iter().any(|(known, _)| known == name) {
             return self.fail(format_args!("probe {name} occurs twice in one call"));
         }
         self.probes.push((name.into(), value));
-        value
+        let ty = self.ty(value).clone();
+        match self.options.probes.instead(name, ty.dtype, &ty.sizes()) {
+            Some(_) => self.argument(ArgumentKind::Probe(name.into()), ty),
+            None => value,
+        }
     }
 
     pub(super) fn record(&mut self, op: Op, operands: Vec<V>, ty: Type) -> V {
@@ -315,7 +322,7 @@ impl Build {
             read[v.index()] = match kind {
                 ArgumentKind::Input(_) => true,
                 ArgumentKind::State(path) => assigned.contains(path.as_str()),
-                ArgumentKind::Weight(_) | ArgumentKind::Packed(..) => false,
+                ArgumentKind::Weight(_) | ArgumentKind::Packed(..) | ArgumentKind::Probe(_) => false,
             };
         }
         for (_, v) in &results {

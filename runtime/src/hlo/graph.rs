@@ -121,6 +121,8 @@ pub enum ArgumentKind {
     Packed(String, Part),
     /// A state, by field path. Where a result carries the same path, the buffer is consumed by the call.
     State(String),
+    /// The reference's value of a probe, by name; it stands for the value that the probe reports.
+    Probe(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -73,12 +73,10 @@ struct Compiled {
 enum Passed {
     /// A parameter of the graph, by position.
     Input(usize),
-    Weight(Buffer),
+    /// A weight, or what the call goes on from at a probe.
+    Resident(Buffer),
     /// A state; `taken` where the call hands a new value back.
-    State {
-        path: String,
-        taken: bool,
-    },
+    State { path: String, taken: bool },
 }
 
 impl HloSession {
@@ -127,9 +125,15 @@ impl HloSession {
                 ArgumentKind::Input(i) => Passed::Input(*i),
                 ArgumentKind::Weight(path) | ArgumentKind::Packed(path, _) => {
                     let buffer = self.weights.get(&argument.kind);
-                    Passed::Weight(buffer.cloned().with_context(|| format!("weight {path} is not loaded"))?)
+                    Passed::Resident(buffer.cloned().with_context(|| format!("weight {path} is not loaded"))?)
                 }
                 ArgumentKind::State(path) => Passed::State { path: path.clone(), taken: graph.alias(at).is_some() },
+                ArgumentKind::Probe(name) => {
+                    let (dtype, shape) = (argument.ty.dtype, argument.ty.sizes());
+                    let value = self.build.probes.instead(name, dtype, &shape);
+                    let value = value.with_context(|| format!("nothing stands for the probe {name}"))?;
+                    Passed::Resident(self.runtime.upload(&value)?)
+                }
             })
         };
         let arguments = graph.arguments.iter().enumerate().map(passed).collect::<Result<_>>()?;
@@ -146,7 +150,7 @@ impl HloSession {
             match &argument.kind {
                 ArgumentKind::Weight(path) => missing.entry(path).or_default().push(None),
                 ArgumentKind::Packed(path, part) => missing.entry(path).or_default().push(Some(*part)),
-                ArgumentKind::Input(_) | ArgumentKind::State(_) => {}
+                ArgumentKind::Input(_) | ArgumentKind::State(_) | ArgumentKind::Probe(_) => {}
             }
         }
         let (model, float) = (self.model.clone(), self.build.float);
@@ -205,7 +209,7 @@ impl HloSession {
                         given.inputs.get(*i).context("the graph has more parameters than were passed")?;
                     self.runtime.upload(tensor).with_context(|| format!("input {name}"))?
                 }
-                Passed::Weight(buffer) => buffer.clone(),
+                Passed::Resident(buffer) => buffer.clone(),
                 Passed::State { path, taken } => {
                     let state = if *taken { self.states.remove(path) } else { self.states.get(path).cloned() };
                     state
@@ -307,7 +311,7 @@ impl Session for HloSession {
 
     fn width(&self, tokens: usize) -> usize {
         let limit = self.options.max_chunk.max(1);
-        if self.options.probes {
+        if self.options.probes.reported() {
             return tokens.clamp(1, limit);
         }
         let widest = WIDTHS[WIDTHS.len() - 1];
@@ -353,7 +357,7 @@ impl Session for HloSession {
 /// `T`. Rows that start anywhere need room for the fill-up of one chunk; a single one does without
 /// ([`HloSession::step_in_parts`]).
 fn positions(options: &SessionOptions) -> usize {
-    let room = if options.rows > 1 && !options.probes { options.max_chunk.saturating_sub(1) } else { 0 };
+    let room = if options.rows > 1 && !options.probes.reported() { options.max_chunk.saturating_sub(1) } else { 0 };
     (options.capacity + room).max(1).next_multiple_of(POSITIONS)
 }
 
@@ -405,7 +409,7 @@ fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> R
     Ok(BuildOptions {
         float,
         fused: options.numerics == Numerics::Fused,
-        probes: options.probes,
+        probes: options.probes.clone(),
         positions: positions as i64,
         weights: Arc::new(weights),
         states: Arc::new(states),

@@ -16,13 +16,16 @@ use super::{
     iree::Runtime,
     readback::{Operand, Read, read},
 };
-use crate::tensor::Tensor;
+use crate::{
+    probes::{Probes, Stages},
+    tensor::Tensor,
+};
 
 fn options() -> BuildOptions {
     BuildOptions {
         float: DType::F32,
         fused: false,
-        probes: false,
+        probes: Probes::Unread,
         positions: 8,
         weights: Arc::default(),
         states: Arc::default(),

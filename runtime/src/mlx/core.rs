@@ -4,9 +4,10 @@ use std::{collections::HashMap, fmt};
 
 use mlx_rs::{Array, transforms};
 
-use super::{record, update};
+use super::{array::upload, ops, record, update};
 use crate::{
     error::{Context, Result},
+    probes::Probes,
     tensor::DType,
 };
 
@@ -20,7 +21,7 @@ pub trait Module {
 pub struct Core {
     float: DType,
     fused: bool,
-    probing: bool,
+    probing: Probes,
     /// Positions that states show in this call.
     pub(super) positions: i64,
     /// By field path.
@@ -32,11 +33,11 @@ pub struct Core {
 impl Core {
     /// Without states.
     pub fn new(float: DType, fused: bool) -> Core {
-        Core { float, fused, probing: false, positions: 0, states: HashMap::new(), probes: Vec::new() }
+        Core { float, fused, probing: Probes::Unread, positions: 0, states: HashMap::new(), probes: Vec::new() }
     }
 
-    /// Whether [`Core::probe`] keeps anything.
-    pub(super) fn set_probing(&mut self, probing: bool) {
+    /// What [`Core::probe`] does.
+    pub(super) fn set_probing(&mut self, probing: Probes) {
         self.probing = probing;
     }
 
@@ -70,10 +71,14 @@ impl Core {
 
     /// Names a value, and gives what the call goes on from.
     pub fn probe(&mut self, name: fmt::Arguments<'_>, value: Array) -> Result<Array> {
-        if self.probing {
-            self.probes.push((name.to_string(), value.clone()));
+        if !self.probing.reported() {
+            return Ok(value);
         }
-        Ok(value)
+        let name = name.to_string();
+        let shape: Vec<usize> = value.shape().iter().map(|n| *n as usize).collect();
+        let instead = self.probing.instead(&name, ops::dtype(&value)?, &shape);
+        self.probes.push((name, value.clone()));
+        instead.map_or(Ok(value), |instead| upload(&instead))
     }
 
     pub fn state(&mut self, path: &str) -> Result<Array> {

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     error::{Context, Result},
     family::MlxLoader,
+    probes::Probes,
     tensor::{DType, Tensor},
     weights::concrete,
 };
@@ -96,7 +97,7 @@ pub fn record(call: &Call<'_>) -> Result<Graph> {
     let mut leaves = weights.named();
 
     let mut core = Core::new(call.float, call.fused);
-    core.set_probing(true);
+    core.set_probing(Probes::Reported);
     core.positions = call.positions as i64;
     for state in &call.bindings.states {
         let shape = sizes(state.dims.iter().map(|dim| match dim {

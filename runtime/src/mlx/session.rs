@@ -22,6 +22,7 @@ use crate::{
     error::{Context, Result, anyhow, bail, ensure},
     inputs::{self, Given},
     model::Model,
+    probes::Probes,
     session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions},
     tensor::{DType, Tensor},
 };
@@ -37,6 +38,9 @@ pub struct MlxSession {
     program: Arc<Program>,
     resolved: Arc<Resolved>,
 }
+
+/// Results, and probes in the order of execution.
+type Found = (Vec<Tensor>, Vec<(String, Tensor)>);
 
 type Job = Box<dyn FnOnce(&mut Worker) + Send>;
 
@@ -63,7 +67,7 @@ impl MlxSession {
                  dtype (4096 ones make 256). Use --dtype f32, which keeps packed weights packed, or --backend iree"
             );
         }
-        policy::hold(&model.family.name, model.program.numerics.tf32)?;
+        policy::hold(model.family.name, model.program.numerics.tf32)?;
         keep_freed_memory();
         let (work, jobs) = mpsc::channel::<Job>();
         let (ready, opened) = mpsc::channel();
@@ -104,7 +108,7 @@ impl MlxSession {
 
     /// One graph, `step` among them.
     fn work(&self, graph: &str, given: Given, probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
-        let probing = probes.is_some() && self.options.probes;
+        let probing = if probes.is_some() { self.options.probes.clone() } else { Probes::Unread };
         let graph = graph.to_owned();
         let (results, found) = self.run(move |worker| worker.call(&graph, &given, probing))?;
         if let Some(sink) = probes {
@@ -222,7 +226,7 @@ impl Worker {
         Ok(())
     }
 
-    fn call(&mut self, graph: &str, given: &Given, probing: bool) -> Result<(Vec<Tensor>, Vec<(String, Tensor)>)> {
+    fn call(&mut self, graph: &str, given: &Given, probing: Probes) -> Result<Found> {
         ensure!(
             given.reach <= self.capacity,
             "position {} lies beyond the context of {} positions; raise --ctx-size",

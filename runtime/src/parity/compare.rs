@@ -1,7 +1,7 @@
 //! How far two tensors are from each other: the numbers of one row of the parity table.
 
 use super::{map::Map, ulp::Ulps};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, agree};
 
 /// What a stage may differ by. A bound that is absent does not judge.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -51,8 +51,7 @@ impl Difference {
 
 /// Shapes must agree but for axes of size 1: implementations keep or drop them as they like. `Err` names both shapes.
 pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, String> {
-    let proper = |shape: &[usize]| shape.iter().copied().filter(|d| *d != 1).collect::<Vec<_>>();
-    if proper(&a.shape) != proper(&b.shape) {
+    if !agree(&a.shape, &b.shape) {
         return Err(format!("shape {:?}, but the reference has {:?}", a.shape, b.shape));
     }
     let (left, right) = (a.to_f64(), b.to_f64());

@@ -7,6 +7,7 @@ use crate::{
     backend,
     error::{Context, Result, ensure},
     model::Model,
+    probes::Probes,
     sampler::greedy,
     session::{Batch, SessionOptions},
     tensor::Tensor,
@@ -31,7 +32,7 @@ pub fn made_by(
         max_chunk: width + steps,
         dtype: settings.dtype,
         numerics: settings.numerics,
-        probes: true,
+        probes: Probes::Reported,
     };
     let mut session = backend::open(settings.backend, model, options)?;
     progress(&format!("running {rows} x {width} tokens ({}, the reference)", settings.backend));

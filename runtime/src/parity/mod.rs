@@ -3,6 +3,7 @@
 pub mod compare;
 mod fed;
 mod golden;
+mod isolated;
 mod made;
 mod map;
 mod routed;
@@ -21,6 +22,7 @@ use crate::{
     error::{Context, Result, bail, ensure},
     model::Model,
     pictures::{Pictures, Seen},
+    probes::Probes,
     sampler::greedy,
     session::{Batch, Float, Numerics, Session, SessionOptions},
     tensor::Tensor,
@@ -67,30 +69,59 @@ pub fn run(model: &Arc<Model>, golden: &Golden, settings: Settings, on_row: &mut
 
 /// As [`run`], followed: it may leave out stages and end early.
 pub fn watched(model: &Arc<Model>, golden: &Golden, settings: Settings, watch: Watch<'_>) -> Result<Tally> {
-    let mut run = Run { model, golden, settings, tally: Tally::default(), ended: false, watch };
+    let mut run = Run::new(model, golden, settings, Probes::Reported, watch);
     run.prompt()?;
     run.padded_batch()?;
-    ensure!(run.tally.rows() > 0, "{} holds inputs, but no numbers to compare with", golden.path());
-    Ok(run.tally)
+    run.finished()
+}
+
+/// As [`watched`], but every stage is computed from what the reference has at the stages before it, so that what is wrong
+/// stands alone. Of the prompt's call only: the greedy steps and the padded batch are left out.
+pub fn isolated(model: &Arc<Model>, golden: &Golden, settings: Settings, watch: Watch<'_>) -> Result<Tally> {
+    let probes = Probes::Isolated(Arc::new(isolated::stages(golden)));
+    let mut run = Run::new(model, golden, settings, probes, watch);
+    run.prompt()?;
+    run.finished()
 }
 
 struct Run<'a, 'w> {
     model: &'a Arc<Model>,
     golden: &'a Golden,
     settings: Settings,
+    /// Of the prompt's call.
+    probes: Probes,
     tally: Tally,
     /// Whoever watches wants no more.
     ended: bool,
     watch: Watch<'w>,
 }
 
-impl Run<'_, '_> {
-    fn report(&mut self, stage: &str, outcome: Outcome) {
+impl<'a, 'w> Run<'a, 'w> {
+    fn new(
+        model: &'a Arc<Model>,
+        golden: &'a Golden,
+        settings: Settings,
+        probes: Probes,
+        watch: Watch<'w>,
+    ) -> Run<'a, 'w> {
+        Run { model, golden, settings, probes, tally: Tally::default(), ended: false, watch }
+    }
+
+    fn finished(self) -> Result<Tally> {
+        ensure!(self.tally.rows() > 0, "{} holds inputs, but no numbers to compare with", self.golden.path());
+        Ok(self.tally)
+    }
+
+    fn is_isolated(&self) -> bool {
+        matches!(self.probes, Probes::Isolated(_))
+    }
+
+    fn report(&mut self, stage: &str, outcome: Outcome, kept: Option<String>) {
         let source = self.model.program.probe(stage).map(|span| {
             let sources = &self.model.program.sources;
             format!("{}:{}", sources.get(span.file).name, sources.line_column(span).0)
         });
-        let row = Row { stage: stage.to_owned(), source, outcome };
+        let row = Row { stage: stage.to_owned(), source, outcome, kept };
         self.tally.add(row.verdict());
         self.ended |= (self.watch.on_row)(&row).is_break();
     }
@@ -109,7 +140,8 @@ impl Run<'_, '_> {
             }
             Err(mismatch) => Outcome::Mismatch(mismatch),
         };
-        self.report(stage, outcome);
+        let kept = isolated::kept(&self.probes, stage, ours);
+        self.report(stage, outcome, kept);
     }
 
     /// Integers and masks are equal or wrong; floats may differ by the reference's noise, or else by the contract.
@@ -129,7 +161,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn open(&self, rows: usize, capacity: usize, probes: bool) -> Result<Box<dyn Session>> {
+    fn open(&self, rows: usize, capacity: usize, probes: Probes) -> Result<Box<dyn Session>> {
         let options = SessionOptions {
             rows,
             capacity,
@@ -144,8 +176,9 @@ impl Run<'_, '_> {
 
     fn prompt(&mut self) -> Result<()> {
         let Fed { rows, width, tokens, pictures } = Fed::of(self.model, self.golden)?;
-        let steps = self.golden.get("decode.input_tokens").map(integers).unwrap_or_default();
-        let mut session = self.open(rows, width + steps.len(), true)?;
+        let steps = self.golden.get("decode.input_tokens").filter(|_| !self.is_isolated());
+        let steps = steps.map(integers).unwrap_or_default();
+        let mut session = self.open(rows, width + steps.len(), self.probes.clone())?;
         let batch = every_logit(rows, width, tokens);
         (self.watch.progress)(&format!("running {rows} x {width} tokens ({})", self.settings.backend));
         let (request, mut seen) = stages(session.as_mut(), self.model, &pictures, &batch)?;
@@ -164,12 +197,15 @@ impl Run<'_, '_> {
                 && !seen.iter().any(|(name, _)| *name == stage)
                 && (request.merges() || !is_merged(&self.model.program, &stage))
             {
-                self.report(&stage, Outcome::NotProbed);
+                self.report(&stage, Outcome::NotProbed, None);
             }
         }
         drop(seen);
         self.caches(session.as_mut(), width)?;
         self.states(session.as_mut(), width)?;
+        if self.is_isolated() {
+            return Ok(());
+        }
         self.greedy(session.as_mut(), &request, width, &steps)
     }
 
@@ -192,7 +228,7 @@ impl Run<'_, '_> {
                 continue;
             }
             let Some(path) = self.model.states().iter().find(wanted).cloned() else {
-                self.report(&name, Outcome::NotProbed);
+                self.report(&name, Outcome::NotProbed, None);
                 continue;
             };
             let mut ours = held(self.model, session, &path, width)?;
@@ -237,7 +273,8 @@ impl Run<'_, '_> {
         let ours = Tensor::from_f32(&[steps.len(), logits.len() / steps.len().max(1)], &logits);
         self.judge(LOGITS, &ours, &reference);
         if tokens != expected && !self.ended {
-            self.report("decode.tokens", Outcome::Mismatch(format!("greedy tokens {tokens:?}, expected {expected:?}")));
+            let told = format!("greedy tokens {tokens:?}, expected {expected:?}");
+            self.report("decode.tokens", Outcome::Mismatch(told), None);
         }
         Ok(())
     }
@@ -262,7 +299,7 @@ impl Run<'_, '_> {
             tokens.extend(real.iter().copied().chain(std::iter::repeat_n(0, width - real.len())));
         }
         ensure!(lengths.iter().all(|n| *n > 0), "batch.attention_mask leaves a row without tokens");
-        let mut session = self.open(rows, width, false)?;
+        let mut session = self.open(rows, width, Probes::Unread)?;
         (self.watch.progress)(&format!("running the padded batch ({})", self.settings.backend));
         let logits = session.step(&every_logit(rows, width, tokens), None)?;
         let vocab = *logits.shape.last().context("logits without axes")?;

@@ -6,6 +6,11 @@ use crate::tensor::Tensor;
 const EXPERTS: &str = "topk_experts";
 const PARTS: [&str; 2] = [EXPERTS, "topk_weights"];
 
+/// Whether a stage is such a list.
+pub fn is_list(name: &str) -> bool {
+    PARTS.iter().any(|part| name.ends_with(part))
+}
+
 /// The stage `name` by the ids of its layer's experts; `None` where it is no such stage.
 pub fn by_expert<'a>(name: &str, value: &Tensor, stage: impl Fn(&str) -> Option<&'a Tensor>) -> Option<Tensor> {
     let layer = PARTS.iter().find_map(|part| name.strip_suffix(part))?;

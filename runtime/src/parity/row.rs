@@ -10,6 +10,8 @@ pub struct Row {
     /// The probe's place, as `models/families/llama.mgraph:66`; `None` for what is no probe, such as a cache.
     pub source: Option<String>,
     pub outcome: Outcome,
+    /// Of an isolated run: why the call went on from the value that it computed here, and not from the reference's.
+    pub kept: Option<String>,
 }
 
 #[derive(Debug, Clone)]

@@ -75,6 +75,7 @@ impl Report {
                 "input": arguments.input,
                 "stages": arguments.stages,
                 "all": arguments.all,
+                "mode": if arguments.isolated { "isolated" } else { "cumulative" },
                 "numerics": format!("{:?}", arguments.numerics).to_lowercase(),
                 "dtype": format!("{:?}", arguments.dtype).to_lowercase(),
                 "iree": compile::FLAGS,
@@ -94,6 +95,9 @@ impl Report {
         let mut object = json!({
             "executor": backend.to_string(), "stage": row.stage, "source": row.source, "verdict": verdict(row.verdict()),
         });
+        if let Some(reason) = &row.kept {
+            object["kept"] = json!(reason);
+        }
         match &row.outcome {
             Outcome::Compared { shape, difference, bound, basis } => {
                 object["shape"] = json!(shape);

@@ -56,6 +56,9 @@ impl Table {
         if let (Verdict::Diverged, Some(source)) = (row.verdict(), &row.source) {
             writeln!(out, "  named at {source}")?;
         }
+        if let Some(reason) = &row.kept {
+            writeln!(out, "  not isolated from here: {reason}")?;
+        }
         out.flush()
     }
 }

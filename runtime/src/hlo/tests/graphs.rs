@@ -53,7 +53,7 @@ fn packed_matrices() {
 #[test]
 fn states_pass_from_call_to_call() {
     let states = Arc::new(BTreeMap::from([("cache.k".to_owned(), Type::new(DType::F32, &[2, 4, 2]))]));
-    let mut build = Build::new(BuildOptions { states, probes: true, ..options() });
+    let mut build = Build::new(BuildOptions { states, probes: Probes::Reported, ..options() });
     let x = build.input(DType::F32, &[2, 1, 2]);
     let positions = build.input(DType::I32, &[2, 1]);
     let old = build.state("cache.k");
@@ -91,6 +91,30 @@ fn states_pass_from_call_to_call() {
     same(&runtime.download(&state).unwrap(), &f(&[2, 4, 2], &whole));
 }
 
+/// What a call goes on from at a probe is an argument; the probe reports what was computed.
+#[test]
+fn an_isolated_probe_gives_an_argument() {
+    let stages = Stages::new([("a".to_owned(), Ok(f(&[2], &[5.0, 7.0])))]);
+    let mut build = Build::new(BuildOptions { probes: Probes::Isolated(stages.into()), ..options() });
+    let x = build.input(DType::F32, &[2]);
+    let doubled = build.add(x, x);
+    let a = build.probe("a", doubled);
+    let sum = build.add(a, x);
+    let b = build.probe("b", sum);
+    assert_eq!(b, sum, "no value stands for it");
+    let graph = build.finish(&[b]).unwrap();
+    let kinds: Vec<_> = graph.arguments.iter().map(|a| &a.kind).collect();
+    assert_eq!(kinds, [&ArgumentKind::Input(0), &ArgumentKind::Probe("a".into())]);
+    let results: Vec<_> = graph.results.iter().map(|r| &r.kind).collect();
+    assert_eq!(results, [&ResultKind::Output(0), &ResultKind::Probe("a".into()), &ResultKind::Probe("b".into())]);
+    let runtime = Runtime::new().unwrap();
+    let arguments = [f(&[2], &[1.0, 2.0]), f(&[2], &[5.0, 7.0])].map(|t| runtime.upload(&t).unwrap()).to_vec();
+    let found = load(&runtime, &graph).call(arguments).unwrap();
+    for (found, expected) in found.iter().zip([[6.0, 9.0], [2.0, 4.0], [6.0, 9.0]]) {
+        same(&runtime.download(found).unwrap(), &f(&[2], &expected));
+    }
+}
+
 #[test]
 fn the_first_impossible_type_is_reported() {
     let mut build = Build::new(options());
@@ -101,7 +125,7 @@ fn the_first_impossible_type_is_reported() {
     let message = build.finish(&[cut]).unwrap_err().to_string();
     assert!(message.ends_with("stablehlo.add: f32[2, 3] and f32[4] do not broadcast"), "{message}");
 
-    let mut build = Build::new(BuildOptions { probes: true, ..options() });
+    let mut build = Build::new(BuildOptions { probes: Probes::Reported, ..options() });
     let x = build.input(DType::F32, &[2]);
     build.probe("a", x);
     build.probe("a", x);
