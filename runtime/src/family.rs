@@ -1,8 +1,11 @@
 //! What `cargo build` generates for one family: the registry entry through which the runtime reaches it.
 
-use mgraph_dsl::config::Resolved;
+use mgraph_dsl::{compile_text, config::Resolved};
 
-use crate::{error::Result, hlo, mlx};
+use crate::{
+    error::{Result, anyhow, bail},
+    hlo, mlx,
+};
 
 /// An entry of the generated registry.
 pub struct Family {
@@ -26,3 +29,27 @@ pub type MlxLoader = fn(&Resolved, &mut mlx::Weights<'_>) -> Result<Box<dyn mlx:
 
 /// Config, recorder, name of the graph, its parameters in order; the graph's results in order.
 pub type HloEmitter = fn(&Resolved, &mut hlo::Build, &str, &[hlo::V]) -> Result<Vec<hlo::V>>;
+
+impl Family {
+    /// A family that is only text: `source` of the file `file`, for which no code was generated. The interpreter runs it; either
+    /// backend refuses it with what to do. It lives as long as the process, as those of the registry do.
+    ///
+    /// Errors: the mistakes of the text, rendered.
+    pub fn of_text(file: &str, source: &str) -> Result<&'static Family> {
+        let program = compile_text(file, source).map_err(|failed| anyhow!("{file} does not compile:\n{failed}"))?;
+        let kept = |text: &str| -> &'static str { Box::leak(text.into()) };
+        let model_types: Vec<&'static str> = program.model_types.iter().map(|name| kept(name)).collect();
+        Ok(Box::leak(Box::new(Family {
+            name: kept(&program.name),
+            model_types: Box::leak(model_types.into_boxed_slice()),
+            file: kept(file),
+            source: kept(source),
+            digest: kept(&program.digest),
+            mlx: |_, _| bail!("{NOT_GENERATED}"),
+            hlo: |_, _, _, _| bail!("{NOT_GENERATED}"),
+        })))
+    }
+}
+
+const NOT_GENERATED: &str = "this family was read from a file, and no code was generated from it: run it on the reference \
+                             executor, or build it into a binary (`mlxcel new family` begins one)";

@@ -4,6 +4,7 @@ use std::{io::Write, path::PathBuf};
 
 use super::{
     Verdict,
+    family::FamilyFile,
     limits::Limits,
     progress::{Progress, note},
 };
@@ -59,6 +60,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ctx_size: Option<u32>,
     #[command(flatten)]
+    family: FamilyFile,
+    #[command(flatten)]
     limits: Limits,
     /// Print the generated token ids at the end, on standard error
     #[arg(long)]
@@ -74,7 +77,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     })?;
     let progress = Progress::start();
     progress.step(&format!("opening {}", arguments.model.display()));
-    let model = Model::open_with(&arguments.model, families, arguments.limits.given()?)?;
+    let model = Model::open_with(&arguments.model, &arguments.family.or(families)?, arguments.limits.given()?)?;
     let tokenizer = Tokenizer::open(&arguments.model)?;
     let prompt = encode_prompt(&arguments, &tokenizer)?;
     let options = session_options(&arguments, &model, prompt.len())?;

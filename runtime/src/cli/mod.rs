@@ -1,6 +1,7 @@
 //! The `mlxcel` command line. One file per command; this one has the table of commands, exit codes and progress.
 
 mod config;
+mod family;
 mod generate;
 mod import;
 mod limits;

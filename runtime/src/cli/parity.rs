@@ -18,6 +18,7 @@ use mgraph_dsl::pattern;
 use self::{report::Report, table::Table};
 use super::{
     Verdict,
+    family::FamilyFile,
     limits::Limits,
     progress::{Progress, SILENCE, note},
     whole::Whole,
@@ -84,6 +85,8 @@ pub struct Arguments {
     /// How long nothing may be said, for tests
     #[arg(long, hide = true, value_name = "MS", default_value_t = SILENCE.as_millis() as u64)]
     heartbeat: u64,
+    #[command(flatten)]
+    family: FamilyFile,
     #[command(flatten)]
     limits: Limits,
 }
@@ -175,7 +178,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     let html = arguments.html.as_deref().map(Whole::open).transpose()?;
     let progress = Progress::with_silence(Duration::from_millis(arguments.heartbeat.max(1)));
     progress.step(&format!("opening {}", arguments.model.display()));
-    let model = Model::open_with(&arguments.model, families, arguments.limits.given()?)?;
+    let model = Model::open_with(&arguments.model, &arguments.family.or(families)?, arguments.limits.given()?)?;
     let step = |message: &str| progress.step(message);
     let made;
     let golden = match &reference {
