@@ -403,8 +403,12 @@ fn parity_gives_signs_of_life() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    for work in ["loading weights (iree)", "running 1 x 12 tokens (iree)", "running 8 greedy steps (iree)"] {
+    let graph = "step of 1 x 12 tokens over 128 positions";
+    for work in ["loading weights (iree)", &format!("compiling {graph}"), "running 8 greedy steps (iree)"] {
         assert!(said.contains(&format!("still {work}, for ")), "{work}: {said}");
+    }
+    for work in ["loading the weights of", "running"] {
+        assert!(said.contains(&format!("{work} {graph}\n")), "{said}");
     }
 }
 
@@ -476,6 +480,16 @@ fn parity_of_two_executors() {
             assert!(table.contains("no bound") && notes.contains("have no verdict"), "{table}{notes}");
         }
     }
+    let (golden, report) = (golden().join("golden.safetensors"), dir.path().join("report.json"));
+    let more = ["--b", "reference", "--json", report.to_str().unwrap(), "--input", golden.to_str().unwrap()];
+    assert_eq!(mlxcel(&[&line[..], &more].concat()).status.code(), Some(0));
+    let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    let states = report["rows"].as_array().unwrap().iter().filter(|row| {
+        row["stage"].as_str().is_some_and(|stage| stage.starts_with("state."))
+            && row["bound"]["basis"] == json!("noise")
+    });
+    assert_eq!(states.count(), 6, "a state is bound as the cache that it is: {report}");
+
     refused(mlxcel(&[&line[..], &["--b", "iree"]].concat()), &["--input"]);
     refused(mlxcel(&line), &["--b", "--ref"]);
     refused(mlxcel(&[&line[..], &["--b", "iree", "--input", "131"]].concat()), &["vocabulary of 131"]);

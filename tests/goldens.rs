@@ -1,7 +1,7 @@
 //! Every golden on every executor, pictures included: all stages, prefill logits, caches, eight greedy steps, the padded
 //! batch, each within ten times the reference's own noise (`goldens/README.md`); and the book's table of the worst stages.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::LazyLock};
+use std::{collections::BTreeMap, fs, path::Path, rc::Rc, sync::LazyLock};
 
 use mgraph_runtime::{
     backend::{self, Backend},
@@ -9,7 +9,7 @@ use mgraph_runtime::{
     parity::{self, Fed, Outcome, Settings, Verdict, compare::compare},
     pictures::Seen,
     probes::Probes,
-    session::{Batch, Float, Numerics, SessionOptions},
+    session::{Batch, Float, Numerics, Progress, SessionOptions},
     tensor::Tensor,
 };
 
@@ -280,7 +280,8 @@ fn inputs_that_do_not_fit_are_refused() {
 fn mlx_beside_iree() {
     let (model, golden) = mgraph_tests::open_golden("gemma3_text").unwrap();
     let settings = |backend| Settings { backend, numerics: Numerics::Pinned, dtype: Float::F32 };
-    let made = parity::made_by(&model, &golden, settings(Backend::Iree), 4, &|_| ()).unwrap();
+    let made =
+        parity::made_by(&model, &golden, settings(Backend::Iree), 4, &(Rc::new(|_: &str| ()) as Progress)).unwrap();
     let mut verdicts = Vec::new();
     parity::run(&model, &made, settings(Backend::Mlx), &mut |row| verdicts.push((row.stage.clone(), row.verdict())))
         .unwrap();
@@ -297,7 +298,9 @@ fn mlx_beside_the_interpreter_on_pictures() {
     for (name, stages) in [("molmo2", 46 + 7 + 1), ("mllama", 37 + 1 + 1), ("qwen2_vl", 23 + 1)] {
         let (model, golden) = mgraph_tests::open_golden(name).unwrap();
         let settings = |backend| Settings { backend, numerics: Numerics::Pinned, dtype: Float::F32 };
-        let made = parity::made_by(&model, &golden, settings(Backend::Reference), 2, &|_| ()).unwrap();
+        let made =
+            parity::made_by(&model, &golden, settings(Backend::Reference), 2, &(Rc::new(|_: &str| ()) as Progress))
+                .unwrap();
         let mut verdicts = Vec::new();
         let follow = &mut |row: &parity::Row| verdicts.push((row.stage.clone(), row.verdict()));
         parity::run(&model, &made, settings(Backend::Mlx), follow).unwrap();

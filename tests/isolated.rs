@@ -57,7 +57,7 @@ fn rows(model: &Arc<Model>, golden: &Golden, backend: Backend, isolated: bool) -
         ControlFlow::Continue(())
     };
     let of_prompt = |stage: &str| !stage.starts_with("decode.") && !stage.starts_with("batch.");
-    let watch = Watch { wanted: &of_prompt, progress: &|_| (), on_row: &mut keep };
+    let watch = Watch { wanted: &of_prompt, progress: std::rc::Rc::new(|_| ()), on_row: &mut keep };
     let run = if isolated { parity::isolated } else { parity::watched };
     run(model, golden, settings(backend), watch).unwrap();
     rows

@@ -23,6 +23,8 @@ pub struct Trace {
     pub results: Vec<NodeId>,
     /// State paths and what the call leaves there, in the canonical order of states.
     pub writes: Vec<(String, NodeId)>,
+    /// Every probe of the call and where it stands in the text, in order.
+    pub probes: Vec<(String, Span)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -97,6 +99,7 @@ pub fn trace(
         weights: vec![None; bindings.weights.len()],
         states: vec![None; bindings.states.len()],
         written: vec![false; bindings.states.len()],
+        probes: Vec::new(),
     };
     let inputs: Vec<(&str, Traced)> = sizes
         .inputs
@@ -112,7 +115,7 @@ pub fn trace(
         Some((state.path.clone(), value.id))
     });
     let writes = writes.collect();
-    Ok(Trace { nodes: tracer.nodes, results, writes })
+    Ok(Trace { nodes: tracer.nodes, results, writes, probes: tracer.probes })
 }
 
 #[derive(Debug, Clone)]
@@ -140,6 +143,7 @@ struct Tracer<'a> {
     weights: Vec<Option<Store<Traced>>>,
     states: Vec<Option<Traced>>,
     written: Vec<bool>,
+    probes: Vec<(String, Span)>,
 }
 
 impl Tracer<'_> {
@@ -236,6 +240,10 @@ impl Domain for Tracer<'_> {
         }
         self.nodes[value.id.0].probes.push(name);
         Ok(None)
+    }
+
+    fn probed_at(&mut self, name: &str, span: Span) {
+        self.probes.push((name.to_owned(), span));
     }
 
     fn kernel(&mut self, path: &str, arguments: &[Option<Operand<Traced>>]) -> Option<Result<Traced, String>> {

@@ -6,7 +6,7 @@ use crate::{
     error::{Result, bail},
     model::Model,
     reference::ReferenceSession,
-    session::{Batch, ProbeSink, Session, SessionOptions},
+    session::{Batch, ProbeSink, Progress, Session, SessionOptions},
     tensor::Tensor,
     {hlo, mlx},
 };
@@ -89,6 +89,10 @@ impl Session for InVocabulary {
 
     fn state(&mut self, path: &str) -> Result<Tensor> {
         self.inner.state(path)
+    }
+
+    fn tell(&mut self, progress: Progress) {
+        self.inner.tell(progress);
     }
 
     fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()> {

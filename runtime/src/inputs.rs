@@ -87,7 +87,7 @@ fn graph<'p>(program: &'p Program, name: &str) -> Result<&'p Function> {
 }
 
 /// The parameters of a graph: all of them dense tensors, which the checker sees to.
-fn declared<'p>(function: &'p Function) -> Result<Vec<(&'p str, &'p TensorType)>> {
+pub(crate) fn declared<'p>(function: &'p Function) -> Result<Vec<(&'p str, &'p TensorType)>> {
     let tensor = |parameter: &'p mgraph_dsl::ir::Parameter| {
         let (graph, name) = (&function.name, &parameter.name);
         let ParameterKind::Value(id) = parameter.kind else { bail!("graph {graph} takes {name}, which is no tensor") };

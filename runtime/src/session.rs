@@ -1,7 +1,7 @@
 //! The one seam between the engine and a backend. MLX, IREE and the reference interpreter implement it over the same
 //! family; the engine knows nothing else of them.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use crate::{
     error::{Result, ensure},
@@ -137,6 +137,9 @@ pub(crate) fn again<'a>(probes: &'a mut Option<ProbeSink<'_>>) -> Option<ProbeSi
     }
 }
 
+/// Takes a line for people before each piece of work that lasts.
+pub type Progress = Rc<dyn Fn(&str)>;
+
 /// A loaded family on one backend, with its state. Calls come from one thread at a time.
 pub trait Session {
     /// One graph of the language by name, on all its inputs by name; its results. States that it assigns are updated.
@@ -163,6 +166,9 @@ pub trait Session {
 
     /// A state by its field path (`layers.0.self_attn.cache.k`), over the positions it holds at present.
     fn state(&mut self, path: &str) -> Result<Tensor>;
+
+    /// Who hears of work that a call turns out to need first, such as compiling. Nobody, where this was not called.
+    fn tell(&mut self, _progress: Progress) {}
 
     /// Bring shapes that calls with these widths need into being (compile them), reporting what is done.
     fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()>;

@@ -212,6 +212,9 @@ pub trait Domain {
     /// What stands for `value` from here on, of its dtype and shape; `None` for itself.
     fn probe(&mut self, name: String, value: &Self::Tensor) -> Result<Option<Self::Tensor>, String>;
 
+    /// Where in the text the probe stands that comes next.
+    fn probed_at(&mut self, _name: &str, _span: Span) {}
+
     /// The results of an op on whole weights alone, if [`Domain::keep`] was told them.
     fn recall(&self, _op: OpId, _weights: &[WeightId]) -> Option<Vec<Self::Tensor>> {
         None

@@ -374,6 +374,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
                 }
                 let tensor = self.tensor(*value, frame)?;
                 self.probes += 1;
+                self.domain.probed_at(&text, *span);
                 let other = self.domain.probe(text, &tensor).map_err(|m| self.fault(*span, m))?;
                 let cell = Cell::Tensor(other.unwrap_or(tensor));
                 self.check(*out, &cell, frame, "what stands for this probe")?;

@@ -9,6 +9,7 @@ use std::{
     io::{self, Write},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -29,7 +30,7 @@ use crate::{
     family::Family,
     model::Model,
     parity::{self, Golden, Tally, Watch},
-    session::{Float, Numerics},
+    session::{self, Float, Numerics},
     tokenizer::Tokenizer,
 };
 
@@ -176,10 +177,13 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     let (reference, judged) = arguments.sides()?;
     let json = arguments.json.as_deref().map(Whole::open).transpose()?;
     let html = arguments.html.as_deref().map(Whole::open).transpose()?;
-    let progress = Progress::with_silence(Duration::from_millis(arguments.heartbeat.max(1)));
+    let progress = Rc::new(Progress::with_silence(Duration::from_millis(arguments.heartbeat.max(1))));
+    let step: session::Progress = {
+        let progress = Rc::clone(&progress);
+        Rc::new(move |message| progress.step(message))
+    };
     progress.step(&format!("opening {}", arguments.model.display()));
     let model = Model::open_with(&arguments.model, &arguments.family.or(families)?, arguments.limits.given()?)?;
-    let step = |message: &str| progress.step(message);
     let made;
     let golden = match &reference {
         Reference::File(_, golden) => golden,
@@ -197,7 +201,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     let mut report = Report::new(&model, golden, &arguments, &reference, &judged)?;
     let mut all = Tally::default();
     let ran = judged.into_iter().try_for_each(|backend| {
-        let tally = compare(&model, golden, &arguments, backend, &progress, &mut report)?;
+        let tally = compare(&model, golden, &arguments, backend, (&progress, &step), &mut report)?;
         all.within += tally.within;
         all.diverged += tally.diverged;
         all.unjudged += tally.unjudged;
@@ -233,7 +237,7 @@ fn compare(
     golden: &Golden,
     arguments: &Arguments,
     backend: Backend,
-    progress: &Progress,
+    (progress, step): (&Progress, &session::Progress),
     report: &mut Report,
 ) -> Result<Tally> {
     let table = Table::new(golden.names().filter(|name| arguments.wants(name)));
@@ -248,11 +252,7 @@ fn compare(
         let stop = written.is_err() || (row.verdict() == parity::Verdict::Diverged && !arguments.all);
         if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let watch = Watch {
-        wanted: &|stage| arguments.wants(stage),
-        progress: &|message| progress.step(message),
-        on_row: &mut on_row,
-    };
+    let watch = Watch { wanted: &|stage| arguments.wants(stage), progress: Rc::clone(step), on_row: &mut on_row };
     let run = if arguments.isolated { parity::isolated } else { parity::watched };
     let tally = run(model, golden, arguments.settings(backend), watch).with_context(|| backend.to_string());
     written.context("writing the table to standard output")?;

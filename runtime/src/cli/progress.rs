@@ -22,7 +22,7 @@ pub const SILENCE: Duration = Duration::from_secs(30);
 pub struct Progress {
     bar: Option<ProgressBar>,
     /// Where there is no spinner: the present step, for the thread that repeats it.
-    heartbeat: Option<mpsc::Sender<String>>,
+    heartbeat: Option<mpsc::Sender<Option<String>>>,
 }
 
 impl Progress {
@@ -51,7 +51,7 @@ impl Progress {
         }
         if let Some(heartbeat) = &self.heartbeat {
             // Without its thread there is no heartbeat, and nothing else is lost.
-            let _ = heartbeat.send(message.to_owned());
+            let _ = heartbeat.send(Some(message.to_owned()));
         }
     }
 
@@ -63,25 +63,30 @@ impl Progress {
         }
     }
 
-    pub fn finish(self) {
-        if let Some(bar) = self.bar {
+    /// Nothing is said of the last step any more.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+        if let Some(heartbeat) = &self.heartbeat {
+            let _ = heartbeat.send(None);
         }
     }
 }
 
-/// A thread that says every `silence` which step still runs, until the sender is gone. `None` where no thread can be started.
-fn heartbeat(silence: Duration, say: impl Fn(String) + Send + 'static) -> Option<mpsc::Sender<String>> {
-    let (steps, told) = mpsc::channel::<String>();
+/// A thread that says every `silence` which step still runs, until it is sent none or the sender is gone. `None` where no thread can
+/// be started.
+fn heartbeat(silence: Duration, say: impl Fn(String) + Send + 'static) -> Option<mpsc::Sender<Option<String>>> {
+    let (steps, told) = mpsc::channel::<Option<String>>();
     let beat = move || {
         let (mut present, mut since) = (String::from("starting"), Instant::now());
         loop {
             match told.recv_timeout(silence) {
-                Ok(step) => (present, since) = (step, Instant::now()),
+                Ok(Some(step)) => (present, since) = (step, Instant::now()),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     say(format!("still {present}, for {} s", since.elapsed().as_secs()));
                 }
-                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Ok(None) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
         }
     };
@@ -98,9 +103,9 @@ mod tests {
     fn a_step_that_lasts_is_repeated() {
         let (said, heard) = mpsc::channel();
         let steps = heartbeat(Duration::from_millis(5), move |line| drop(said.send(line))).unwrap();
-        steps.send("compiling".into()).unwrap();
+        steps.send(Some("compiling".into())).unwrap();
         assert!(heard.iter().any(|line| line.starts_with("still compiling, for ")));
-        drop(steps);
-        assert!(heard.iter().count() < 1000, "the thread ends with its sender");
+        steps.send(None).unwrap();
+        assert!(heard.iter().count() < 1000, "the thread ends when the work does");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -20,7 +21,7 @@ use crate::{
     error::{Context as _, Result, anyhow, ensure},
     inputs::{self, CallSizes, Given, Input},
     model::Model,
-    session::{Batch, Numerics, ProbeSink, Session, SessionOptions, again},
+    session::{Batch, Numerics, ProbeSink, Progress, Session, SessionOptions, again},
     tensor::Tensor,
     weights::{MatrixData, concrete},
 };
@@ -48,6 +49,7 @@ pub struct HloSession {
     /// By field path. A call takes those it assigns and puts the new ones here.
     states: BTreeMap<String, Buffer>,
     compiled: HashMap<Key, Compiled>,
+    progress: Progress,
 }
 
 /// What a graph of one model depends on from call to call: its name, and the shapes of its inputs.
@@ -101,6 +103,7 @@ impl HloSession {
             weights: HashMap::new(),
             states: BTreeMap::new(),
             compiled: HashMap::new(),
+            progress: Rc::new(|_| ()),
         };
         session.reset()?;
         Ok(session)
@@ -119,6 +122,7 @@ impl HloSession {
         let module = self.artifacts.get(&text, &compile::flags(tokens, packed), &what, progress)?;
         let results = graph.results.iter().map(|r| graph.ty(r.value).clone()).collect();
         let program = self.runtime.load(&module, results)?;
+        (self.progress)(&format!("loading the weights of {what}"));
         self.load(&graph)?;
         let passed = |(at, argument): (usize, &Argument)| {
             Ok(match &argument.kind {
@@ -198,7 +202,9 @@ impl HloSession {
                 shape: tensor.shape.clone(),
             };
             let inputs: Vec<Input> = given.inputs.iter().map(input).collect();
-            self.compile(graph, &inputs, &mut |_| ())?;
+            let progress = Rc::clone(&self.progress);
+            self.compile(graph, &inputs, &mut |message| progress(message))?;
+            progress(&format!("running {}", self.described(graph, &inputs)));
         }
         let compiled = self.compiled.get(&key).with_context(|| format!("graph {graph} was not compiled"))?;
         let mut arguments = Vec::with_capacity(compiled.arguments.len());
@@ -342,6 +348,10 @@ impl Session for HloSession {
             Some(axis) => whole.prefix(axis, self.reached),
             None => whole,
         })
+    }
+
+    fn tell(&mut self, progress: Progress) {
+        self.progress = progress;
     }
 
     fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()> {

@@ -139,6 +139,12 @@ impl Golden {
         self.tensors.keys().filter(is_stage).cloned().collect()
     }
 
+    /// The stages whose noise the notes give.
+    pub fn noted(&self) -> impl Iterator<Item = &str> {
+        let noise = self.notes.as_ref().and_then(|notes| notes.get("noise")?.as_object());
+        noise.into_iter().flat_map(|noise| noise.keys().map(String::as_str))
+    }
+
     /// `10 * noise.max_abs + 1e-6 * noise.scale_rms` per element, where the notes give the noise of the stage.
     pub fn bound(&self, stage: &str) -> Option<Bound> {
         let noise = self.notes.as_ref()?.get("noise")?.get(stage)?;

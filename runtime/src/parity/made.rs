@@ -1,6 +1,6 @@
 //! Reference numbers that an executor makes: what a file would hold, for any input.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use super::{Fed, Golden, LOGITS, STATE, Settings, every_logit, held, stages};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     model::Model,
     probes::Probes,
     sampler::greedy,
-    session::{Batch, SessionOptions},
+    session::{Batch, Progress, SessionOptions},
     tensor::Tensor,
 };
 
@@ -21,7 +21,7 @@ pub fn made_by(
     inputs: &Golden,
     settings: Settings,
     steps: usize,
-    progress: &dyn Fn(&str),
+    progress: &Progress,
 ) -> Result<Golden> {
     let Fed { rows, width, tokens, pictures } = Fed::of(model, inputs)?;
     let steps = if rows == 1 { steps } else { 0 };
@@ -35,6 +35,7 @@ pub fn made_by(
         probes: Probes::Reported,
     };
     let mut session = backend::open(settings.backend, model, options)?;
+    session.tell(Rc::clone(progress));
     progress(&format!("running {rows} x {width} tokens ({}, the reference)", settings.backend));
     let (request, seen) = stages(session.as_mut(), model, &pictures, &every_logit(rows, width, tokens))?;
     let names: Vec<String> = seen.iter().map(|(name, _)| name.clone()).collect();

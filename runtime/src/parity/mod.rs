@@ -6,11 +6,12 @@ mod golden;
 mod isolated;
 mod made;
 mod map;
+mod places;
 mod routed;
 mod row;
 mod ulp;
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{ops::ControlFlow, rc::Rc, sync::Arc};
 
 use mgraph_dsl::{
     bind::StateDim,
@@ -24,10 +25,11 @@ use crate::{
     pictures::{Pictures, Seen},
     probes::Probes,
     sampler::greedy,
-    session::{Batch, Float, Numerics, Session, SessionOptions},
+    session::{Batch, Float, Numerics, Progress, Session, SessionOptions},
     tensor::Tensor,
 };
 use compare::{Bound, compare};
+use places::Places;
 pub use {
     fed::Fed,
     golden::Golden,
@@ -50,7 +52,7 @@ pub struct Watch<'a> {
     /// Whether the stage of this name is compared.
     pub wanted: &'a dyn Fn(&str) -> bool,
     /// A line for people before each piece of work.
-    pub progress: &'a dyn Fn(&str),
+    pub progress: Progress,
     /// Sees every row as soon as it is known, and may end the run.
     pub on_row: &'a mut dyn FnMut(&Row) -> ControlFlow<()>,
 }
@@ -62,7 +64,7 @@ pub fn run(model: &Arc<Model>, golden: &Golden, settings: Settings, on_row: &mut
         on_row(row);
         ControlFlow::Continue(())
     };
-    let watch = Watch { wanted: &|_| true, progress: &|_| (), on_row: &mut to_the_end };
+    let watch = Watch { wanted: &|_| true, progress: Rc::new(|_| ()), on_row: &mut to_the_end };
     let tally = watched(model, golden, settings, watch)?;
     Ok(tally.diverged == 0 && tally.unjudged == 0)
 }
@@ -90,6 +92,7 @@ struct Run<'a, 'w> {
     settings: Settings,
     /// Of the prompt's call.
     probes: Probes,
+    places: Places<'a>,
     tally: Tally,
     /// Whoever watches wants no more.
     ended: bool,
@@ -104,7 +107,8 @@ impl<'a, 'w> Run<'a, 'w> {
         probes: Probes,
         watch: Watch<'w>,
     ) -> Run<'a, 'w> {
-        Run { model, golden, settings, probes, tally: Tally::default(), ended: false, watch }
+        let places = Places::of_text(&model.program);
+        Run { model, golden, settings, probes, places, tally: Tally::default(), ended: false, watch }
     }
 
     fn finished(self) -> Result<Tally> {
@@ -117,11 +121,7 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     fn report(&mut self, stage: &str, outcome: Outcome, kept: Option<String>) {
-        let source = self.model.program.probe(stage).map(|span| {
-            let sources = &self.model.program.sources;
-            format!("{}:{}", sources.get(span.file).name, sources.line_column(span).0)
-        });
-        let row = Row { stage: stage.to_owned(), source, outcome, kept };
+        let row = Row { stage: stage.to_owned(), source: self.places.of(stage), outcome, kept };
         self.tally.add(row.verdict());
         self.ended |= (self.watch.on_row)(&row).is_break();
     }
@@ -149,7 +149,7 @@ impl<'a, 'w> Run<'a, 'w> {
         if !reference.dtype.is_float() {
             return (Bound { max_abs: Some(0.0), ..Bound::default() }, Basis::Exact);
         }
-        if let Some(bound) = self.golden.bound(stage) {
+        if let Some(bound) = self.noise(stage) {
             return (bound, Basis::Noise);
         }
         match self.model.program.contract_for(stage) {
@@ -159,6 +159,15 @@ impl<'a, 'w> Run<'a, 'w> {
             }
             None => (Bound::default(), Basis::Absent),
         }
+    }
+
+    /// Of the reference at a stage; of a state, what the notes say of the cache that it is.
+    fn noise(&self, stage: &str) -> Option<Bound> {
+        self.golden.bound(stage).or_else(|| {
+            let path = stage.strip_prefix(STATE)?;
+            let is_it = |name: &&str| cached(self.model, name).is_some_and(|state| state == path);
+            self.golden.bound(self.golden.noted().find(is_it)?)
+        })
     }
 
     fn open(&self, rows: usize, capacity: usize, probes: Probes) -> Result<Box<dyn Session>> {
@@ -171,7 +180,9 @@ impl<'a, 'w> Run<'a, 'w> {
             probes,
         };
         (self.watch.progress)(&format!("loading weights ({})", self.settings.backend));
-        backend::open(self.settings.backend, self.model, options)
+        let mut session = backend::open(self.settings.backend, self.model, options)?;
+        session.tell(Rc::clone(&self.watch.progress));
+        Ok(session)
     }
 
     fn prompt(&mut self) -> Result<()> {
@@ -180,6 +191,7 @@ impl<'a, 'w> Run<'a, 'w> {
         let steps = steps.map(integers).unwrap_or_default();
         let mut session = self.open(rows, width + steps.len(), self.probes.clone())?;
         let batch = every_logit(rows, width, tokens);
+        self.places.of_call(self.model, (&batch).into());
         (self.watch.progress)(&format!("running {rows} x {width} tokens ({})", self.settings.backend));
         let (request, mut seen) = stages(session.as_mut(), self.model, &pictures, &batch)?;
         let golden = self.golden;
@@ -218,16 +230,13 @@ impl<'a, 'w> Run<'a, 'w> {
         }
     }
 
-    /// `cache.layer.N.k`: the state named `k` whose field path holds the number N.
+    /// Under the names that files of reference numbers have for them.
     fn caches(&mut self, session: &mut dyn Session, width: usize) -> Result<()> {
-        for (name, reference) in self.golden.with_prefix("cache.layer.") {
-            let mut parts = name["cache.layer.".len()..].split('.');
-            let (Some(layer), Some(kind)) = (parts.next(), parts.next()) else { continue };
-            let wanted = |path: &&String| path.split('.').any(|p| p == layer) && path.rsplit('.').next() == Some(kind);
+        for (name, reference) in self.golden.with_prefix(CACHE) {
             if !self.wants(&name) {
                 continue;
             }
-            let Some(path) = self.model.states().iter().find(wanted).cloned() else {
+            let Some(path) = cached(self.model, &name).map(str::to_owned) else {
                 self.report(&name, Outcome::NotProbed, None);
                 continue;
             };
@@ -330,6 +339,14 @@ fn is_merged(program: &Program, stage: &str) -> bool {
 
 const LOGITS: &str = "decode.logits";
 const STATE: &str = "state.";
+const CACHE: &str = "cache.layer.";
+
+/// `cache.layer.N.k`: the state named `k` whose field path holds the number N.
+fn cached<'m>(model: &'m Model, cache: &str) -> Option<&'m str> {
+    let (layer, kind) = cache.strip_prefix(CACHE)?.split_once('.')?;
+    let is_it = |path: &&str| path.split('.').any(|part| part == layer) && path.rsplit('.').next() == Some(kind);
+    model.states().iter().map(String::as_str).find(is_it)
+}
 
 /// The last part of the name of a stage that is the rows of features that tokens stand for, in their order.
 const CHOSEN: &str = "image_features";
