@@ -116,7 +116,7 @@ fn the_interpreter_agrees_with_onnx() {
 
 #[test]
 fn a_bound_tells_right_from_wrong() {
-    let bound = |units, of| Bound { units, of, rounds: false, why: String::new() };
+    let bound = |units, of| Bound { units, of, ..Bound::default() };
     let says = |bound: &Bound, found: f64, wider| bound.far(&[found, 8.0], &[1.0, 8.0], 0.5, wider).is_some();
     assert!(!says(&bound(0.0, Of::Each), 1.0, false) && says(&bound(0.0, Of::Each), 1.01, false));
     assert!(!says(&bound(1.0, Of::Each), 1.5, false) && says(&bound(1.0, Of::Each), 1.6, false));
@@ -130,14 +130,10 @@ fn a_bound_tells_right_from_wrong() {
     }
 }
 
-fn body(case: &str) -> bool {
-    case.contains("_expanded")
-}
-
 /// How many cases there are, run and skipped.
 fn counts(suite: &Suite) -> String {
     let (run, skipped) = (suite.cases.len(), suite.skipped.len());
-    let bodies = suite.cases.iter().filter(|case| body(&case.case)).count();
+    let bodies = suite.cases.iter().filter(|case| case.is_body()).count();
     format!(
         "Of {} node cases of ONNX {}, {run} run and pass, {bodies} of them the function body of another case on the same \
          numbers; {skipped} are skipped.\n",
@@ -147,23 +143,46 @@ fn counts(suite: &Suite) -> String {
 }
 
 fn operators(suite: &Suite) -> String {
-    let mut page =
-        "| operator | pass | of them bodies | skipped | within | because |\n| --- | --- | --- | --- | --- | --- |\n"
-            .to_string();
+    let mut page = "| operator | pass | of them bodies | skipped | within | seen on MLX | seen on IREE | because |\n\
+                    | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        .to_string();
     for (operator, bound) in &suite.bounds {
         let mine: Vec<&Case> = suite.cases.iter().filter(|case| case.operator == *operator).collect();
         let skipped = suite.skipped.iter().filter(|case| case.operator == *operator).count();
-        let bodies = mine.iter().filter(|case| body(&case.case)).count();
-        let within = match (bound.units, bound.of) {
-            (0.0, _) => "exact".to_string(),
-            (units, Of::Each) => format!("{units} ulp"),
-            (units, Of::Largest) => format!("{units} ulp of the largest"),
-        };
+        let bodies = mine.iter().filter(|case| case.is_body()).count();
         let shown = |n: usize| if n == 0 { String::new() } else { n.to_string() };
         let (bodies, skipped, count) = (shown(bodies), shown(skipped), mine.len());
-        page += &format!("| {operator} | {count} | {bodies} | {skipped} | {within} | {} |\n", bound.why);
+        let [mlx, iree] = ["mlx", "iree"].map(|backend| seen(suite, operator, backend));
+        let (within, why) = (within(bound), &bound.why);
+        page += &format!("| {operator} | {count} | {bodies} | {skipped} | {within} | {mlx} | {iree} | {why} |\n");
     }
     page
+}
+
+fn within(bound: &Bound) -> String {
+    let of = match bound.of {
+        Of::Each => "",
+        Of::Largest => " of the largest",
+    };
+    match (bound.units, bound.single) {
+        (0.0, _) => "exact".to_string(),
+        (units, false) => format!("{units} ulp{of}"),
+        (units, true) => format!("{units} ulp of f32{of}"),
+    }
+}
+
+/// The worst that was measured, and the bound where the backend has one of its own.
+fn seen(suite: &Suite, operator: &str, backend: &str) -> String {
+    let measured = suite.seen.get(backend).and_then(|seen| seen.get(operator));
+    let Some(measured) = measured else {
+        let others = suite.cases.iter().filter(|case| case.operator == *operator && !case.is_body()).count();
+        assert_eq!(others, 0, "nothing was seen of {operator} on {backend}");
+        return String::new();
+    };
+    match suite.bounds[operator].on.get(backend) {
+        Some(own) => format!("{measured} (within {}: {})", within(own), own.why),
+        None => measured.to_string(),
+    }
 }
 
 fn reasons(suite: &Suite) -> String {

@@ -1,5 +1,8 @@
 //! The imported cases as tests read them, whatever executor runs them: text, numbers, bounds. Included by path.
 
+// Every test binary uses its own part of this module.
+#![allow(dead_code)]
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use safetensors::SafeTensors;
@@ -12,10 +15,14 @@ pub struct Suite {
     pub skipped: Vec<Skipped>,
     /// By operator.
     pub bounds: BTreeMap<String, Bound>,
+    /// The worst that was measured, in the units of the bound: by backend, then by operator.
+    pub seen: Seen,
     /// What each reason to skip says: the closed list.
     pub reasons: BTreeMap<String, String>,
     numbers: Vec<u8>,
 }
+
+pub type Seen = BTreeMap<String, BTreeMap<String, f64>>;
 
 pub struct Case {
     pub case: String,
@@ -28,6 +35,13 @@ pub struct Case {
     pub expected: Vec<String>,
 }
 
+impl Case {
+    /// Whether it is the function body of another case, on the same numbers.
+    pub fn is_body(&self) -> bool {
+        self.case.contains("_expanded")
+    }
+}
+
 pub struct Skipped {
     pub operator: String,
     pub reason: String,
@@ -36,19 +50,24 @@ pub struct Skipped {
 }
 
 /// How far a float result may be off, in units of the last place (of 1) of its dtype; integers and bools are always exact.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Bound {
     pub units: f64,
     pub of: Of,
     /// Floats become whole numbers on the way, so only the width that ONNX computed in gives the same ones.
     pub rounds: bool,
+    /// f64 is computed in f32 there, and counts in its units.
+    pub single: bool,
     pub why: String,
+    /// By backend, where one has another.
+    pub on: BTreeMap<String, Bound>,
 }
 
 /// What the units are relative to.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub enum Of {
     /// The expected element.
+    #[default]
     Each,
     /// The largest expected element of the tensor.
     Largest,
@@ -66,7 +85,23 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/onnx").join(name)
 }
 
+/// Where `seen.json` lies, which the tests of the backends write.
+pub fn seen_path() -> PathBuf {
+    path("seen.json")
+}
+
+fn seen() -> Seen {
+    let whole = std::fs::read(seen_path()).expect("seen.json");
+    serde_json::from_slice(&whole).expect("numbers by backend and operator")
+}
+
 impl Suite {
+    /// Of an operator on a backend.
+    pub fn bound(&self, operator: &str, backend: &str) -> &Bound {
+        let bound = &self.bounds[operator];
+        bound.on.get(backend).unwrap_or(bound)
+    }
+
     pub fn read() -> Suite {
         let whole = std::fs::read(path("cases.json")).expect("cases.json");
         let whole: Value = serde_json::from_slice(&whole).expect("JSON");
@@ -91,6 +126,7 @@ impl Suite {
             reasons: object("reasons")
                 .map(|(name, said)| (name.clone(), said.as_str().expect("text").to_owned()))
                 .collect(),
+            seen: seen(),
             numbers: std::fs::read(path("cases.safetensors")).expect("cases.safetensors"),
         }
     }
@@ -113,7 +149,27 @@ impl Bound {
             (None, Some(units)) => (units, Of::Largest),
             (_, _) => panic!("{value} is no bound"),
         };
-        Bound { units, of, rounds: value["rounds"] == true, why: text(value, "why") }
+        let on = value["on"].as_object().into_iter().flatten();
+        Bound {
+            units,
+            of,
+            rounds: value["rounds"] == true,
+            single: value["single"] == true,
+            why: text(value, "why"),
+            on: on.map(|(backend, bound)| (backend.clone(), Bound::read(bound))).collect(),
+        }
+    }
+
+    /// How far the worst element is off, in the units of this bound; infinitely where it is no number but should be one, or the
+    /// other way round.
+    pub fn off(&self, found: &[f64], expected: &[f64], epsilon: f64) -> f64 {
+        let largest = expected.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
+        let off = |(a, b): (&f64, &f64)| match self.of {
+            _ if a == b || a.is_nan() && b.is_nan() => 0.0,
+            Of::Each => (a - b).abs() / (epsilon * b.abs()),
+            Of::Largest => (a - b).abs() / (epsilon * largest),
+        };
+        found.iter().zip(expected).map(off).fold(0.0, |worst, x| if x.is_nan() { f64::INFINITY } else { worst.max(x) })
     }
 
     /// The first element that is too far from what it should be. `epsilon` is the distance of 1 from the next number of the

@@ -4,7 +4,7 @@ import numpy as np
 
 from graph import Skip, shape_text
 from operators.reductions import softmax_of
-from operators.table import cast, op
+from operators.table import SINGLE, cast, op, there
 
 
 def heads(b, v, count):
@@ -89,7 +89,7 @@ def attention(b, n):
     return (outs + [k, v, cast(b, shown, "f32", dtype)])[: len(n.outputs)]
 
 
-@op("FlexAttention", of_largest=8, why="sums in another order, and softmax")
+@op("FlexAttention", of_largest=8, why="sums in another order, and softmax", mlx=there(of_largest=8, single=True, why=SINGLE))
 def flex_attention(b, n):
     (q, k, v), dtype = (b.t(n.inputs[i]) for i in range(3)), n.inputs[0].dtype
     (B, H, S, D), (_, G, T, _) = n.inputs[0].shape, n.inputs[1].shape

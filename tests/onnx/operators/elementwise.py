@@ -3,7 +3,7 @@
 import numpy as np
 
 from graph import Skip, dtype_of
-from operators.table import CHAIN, FUNCTION, MOVED, ONE, TABLE, WHOLE, cast, floating, op
+from operators.table import CHAIN, FUNCTION, MOVED, ONE, TABLE, WHOLE, cast, floating, op, there
 
 
 def plain(b, n, text):
@@ -22,15 +22,18 @@ for _name, _text in {
     op(_name, ulp=0, why=ONE)(lambda b, n, t=_text: plain(b, n, t))
 for _name, _text in {
     "Log": "log({0})",
-    "Sin": "sin({0})",
-    "Cos": "cos({0})",
     "Tanh": "tanh({0})",
-    "Erf": "erf({0})",
 }.items():
     op(_name, ulp=4, why=FUNCTION)(lambda b, n, t=_text: plain(b, n, t))
+op(
+    "Erf", ulp=4, why=FUNCTION, mlx=there(of_largest=5, why="its erf is good to 5e-7, however small the result")
+)(lambda b, n: plain(b, n, "erf({0})"))
+ANGLE = "what is left of an angle is rounded to f32: good to 2e-7, however small the result"
+for _name in ["Sin", "Cos"]:
+    op(_name, ulp=4, why=FUNCTION, iree=there(of_largest=2, why=ANGLE))(lambda b, n, t=_name.lower(): plain(b, n, t + "({0})"))
 op("Exp", ulp=7, why=FUNCTION)(lambda b, n: plain(b, n, "exp({0})"))
 op("Sigmoid", ulp=8, why=CHAIN)(lambda b, n: plain(b, n, "sigmoid({0})"))
-op("Tan", ulp=8, why=CHAIN)(lambda b, n: plain(b, n, "sin({0}) / cos({0})"))
+op("Tan", ulp=8, why=CHAIN, iree=there(of_largest=45, why="as its sin and cos, times a tangent of 26"))(lambda b, n: plain(b, n, "sin({0}) / cos({0})"))
 op("Sinh", of_largest=8, why=CHAIN)(lambda b, n: plain(b, n, "0.5 * (exp({0}) - exp(-{0}))"))
 op("Cosh", ulp=8, why=CHAIN)(lambda b, n: plain(b, n, "0.5 * (exp({0}) + exp(-{0}))"))
 op("Asinh", of_largest=8, why=CHAIN)(

@@ -1,7 +1,7 @@
 """Losses: log shares chosen by index."""
 
 from operators.reductions import log_softmax_of
-from operators.table import SUMMED, op, total
+from operators.table import IN_ORDER, LANES, SUMMED, op, there, total
 
 
 def picked_loss(b, n, log_shares):
@@ -29,12 +29,12 @@ def picked_loss(b, n, log_shares):
     return b.reshape(whole, ones, n.outputs[0].shape)
 
 
-@op("NegativeLogLikelihoodLoss", of_largest=8, why=SUMMED)
+@op("NegativeLogLikelihoodLoss", of_largest=8, why=SUMMED, mlx=there(of_largest=256, why=IN_ORDER), iree=there(of_largest=16, why=LANES))
 def negative_log_likelihood(b, n):
     return picked_loss(b, n, b.t(n.inputs[0]))
 
 
-@op("SoftmaxCrossEntropyLoss", of_largest=8, why=SUMMED)
+@op("SoftmaxCrossEntropyLoss", of_largest=8, why=SUMMED, mlx=there(of_largest=256, why=IN_ORDER), iree=there(of_largest=16, why=LANES))
 def softmax_cross_entropy(b, n):
     logs = log_softmax_of(b, b.t(n.inputs[0]), n.inputs[0].dtype, 1)
     return [picked_loss(b, n, logs), logs][: len(n.outputs)]

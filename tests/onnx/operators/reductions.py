@@ -3,7 +3,7 @@
 import numpy as np
 
 from graph import shape_text
-from operators.table import CHAIN, MOVED, SUMMED, axis_of, cut, floating, kept, largest, last_axis, op, total
+from operators.table import CHAIN, MOVED, SINGLE, SUMMED, axis_of, cut, floating, kept, largest, last_axis, op, there, total
 
 
 def axes_of(n, rank):
@@ -29,11 +29,11 @@ def product(b, x, shape, axes):
     "ReduceL1",
     "ReduceL2",
     "ReduceLogSum",
-    "ReduceLogSumExp",
     "ReduceSumSquare",
     of_largest=8,
     why=SUMMED,
 )
+@op("ReduceLogSumExp", of_largest=8, why=SUMMED, mlx=there(of_largest=8, single=True, why=SINGLE))
 @op("ReduceMax", "ReduceMin", ulp=0, why=MOVED)
 @op("ReduceProd", ulp=4, why="products in another order")
 def reduced(b, n):

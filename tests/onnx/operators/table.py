@@ -14,27 +14,35 @@ class Table(dict):
 TABLE = Table()
 
 
-def bound(ulp, of_largest, rounds, why):
-    """With `rounds`, floats become whole numbers on the way: right in the width that ONNX computed in, and in no other."""
-    return ({"ulp": ulp} if ulp is not None else {"of_largest": of_largest}) | ({"rounds": True} if rounds else {}) | {"why": why}
+def bound(ulp, of_largest, rounds, why, single=False, **on):
+    """With `rounds`, floats become whole numbers on the way: right in the width that ONNX computed in, and in no other. With `single`,
+    f64 is computed in f32. `mlx` and `iree` are what that backend has instead: a `bound` of its own."""
+    units = {"ulp": ulp} if ulp is not None else {"of_largest": of_largest}
+    flags = ({"rounds": True} if rounds else {}) | ({"single": True} if single else {})
+    return units | flags | {"why": why} | ({"on": on} if on else {})
 
 
-def op(*names, ulp=None, of_largest=None, rounds=False, why):
+def there(why, ulp=None, of_largest=None, single=False):
+    """The bound of one backend."""
+    return bound(ulp, of_largest, False, why, single)
+
+
+def op(*names, ulp=None, of_largest=None, rounds=False, why, **on):
     def register(f):
         for name in names:
             TABLE[name] = f
-            TABLE.bounds[name] = bound(ulp, of_largest, rounds, why)
+            TABLE.bounds[name] = bound(ulp, of_largest, rounds, why, **on)
         return f
 
     return register
 
 
-def outside(reason, names, ulp=None, of_largest=None, rounds=False, why=None):
+def outside(reason, names, ulp=None, of_largest=None, rounds=False, why=None, **on):
     """Operators without text of their own; a bound is for cases whose function body is said all the same."""
     for name in names.split():
         Table.skipped[name] = reason
         if why:
-            Table.bounds[name] = bound(ulp, of_largest, rounds, why)
+            Table.bounds[name] = bound(ulp, of_largest, rounds, why, **on)
 
 
 ONE = "one operation, rounded once as ONNX's own"
@@ -43,6 +51,9 @@ WHOLE = "integers or bools"
 FUNCTION = "another libm"
 CHAIN = "a few roundings, and another libm"
 SUMMED = "sums in another order, accumulated wider"
+IN_ORDER = "6480 terms added one after another in f32"
+LANES = "6480 terms added in f32, in several sums"
+SINGLE = "exp of f64 is computed in f32"
 
 
 def axis_of(axis, rank):
