@@ -1,10 +1,10 @@
 # The doors of the project. `make` alone lists them.
 
-.PHONY: help setup model demo test lint fuzz bench book
+.PHONY: help setup model demo test test-long lint fuzz bench book
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: ## install what the build lacks
 	@.ci/setup
@@ -23,6 +23,10 @@ lint: setup ## format, clippy and docs, all without warnings
 test: model lint ## everything that must hold
 	cargo test --workspace
 	@.ci/fuzz 30
+
+test-long: setup ## what takes long: 10,000 random graphs on each executor
+	MGRAPH_GRAPHS=10000 cargo test -p mgraph-dsl --test graphs
+	MGRAPH_GRAPHS=10000 cargo test -p mgraph-tests --test graphs -- --nocapture
 
 fuzz: ## fuzz the front end, 20 minutes for each of five targets
 	@.ci/fuzz

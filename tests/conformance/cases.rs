@@ -12,7 +12,7 @@ use mgraph_dsl::{
 use super::{
     judge::{Meant, flushed},
     numbers::{Draw, Numbers, any, drawn, edges, is_float, matrix, tensor},
-    row::{Of, Row},
+    row::{Executor, Of, Row},
     types::{Parameter, Sizes, family, named, names, parameters, size, with},
 };
 
@@ -41,6 +41,7 @@ pub struct Call {
 }
 
 pub struct Suite {
+    pub executor: Executor,
     pub rows: Vec<Row>,
     pub calls: Vec<Call>,
     pub program: Program,
@@ -53,8 +54,7 @@ pub fn compiled(text: &str) -> Result<Program, String> {
 }
 
 /// The op of a row in one dtype.
-pub fn text(name: &str, row: &Row, takes: &str, gives: &str, body: &str, dtype: DType) -> String {
-    let _ = row;
+pub fn text(name: &str, takes: &str, gives: &str, body: &str, dtype: DType) -> String {
     let (takes, gives, body) = (with(takes, dtype), with(gives, dtype), with(body, dtype));
     format!("op {name}({takes}) -> {gives} {{ {body} }}\n")
 }
@@ -78,7 +78,7 @@ fn flat(signature: &str) -> String {
 }
 
 impl Suite {
-    pub fn new(rows: Vec<Row>) -> Suite {
+    pub fn new(executor: Executor, rows: Vec<Row>) -> Suite {
         let (mut source, mut calls) = (String::new(), Vec::new());
         for (at, row) in rows.iter().enumerate() {
             for (i, dtype) in row.dtypes.iter().enumerate() {
@@ -88,13 +88,13 @@ impl Suite {
                     let name = if *edge { format!("{name}_edges") } else { name.clone() };
                     let shaped = |signature: &str| if *edge { flat(signature) } else { signature.to_owned() };
                     let (takes, gives) = (shaped(row.takes), shaped(row.gives));
-                    source += &text(&name, row, &takes, &gives, row.body, *dtype);
-                    let scale = match row.within.of {
-                        Of::Exact | Of::Ulp | Of::Largest => None,
+                    source += &text(&name, &takes, &gives, row.body, *dtype);
+                    let scale = match row.within.of(executor) {
+                        Of::Exact | Of::Number | Of::Ulp | Of::Largest => None,
                         Of::Sum => Some(name.clone()),
                         Of::Text(body) => {
                             let scale = format!("{name}_scale");
-                            source += &text(&scale, row, &takes, &gives, body, *dtype);
+                            source += &text(&scale, &takes, &gives, body, *dtype);
                             Some(scale)
                         }
                     };
@@ -147,7 +147,7 @@ impl Suite {
             }
         }
         let program = compiled(&source).unwrap_or_else(|failed| panic!("{failed}"));
-        Suite { rows, calls, program }
+        Suite { executor, rows, calls, program }
     }
 
     fn run(
@@ -173,17 +173,19 @@ impl Suite {
         let wide = self.run(call, &call.op, call.operands.clone(), Precision::Double)?;
         let mut runs = vec![wide.to_f64()];
         if !strict {
-            let single = self.single(call)?.to_f64();
-            runs.push(flushed(&single, call.gives));
-            runs.push(single);
+            runs.push(self.single(call)?.to_f64());
+        }
+        if !strict && !row.keeps {
+            runs.push(flushed(&runs[1], call.gives));
             let zeros: Vec<_> = call.operands.iter().map(without_subnormals).collect();
             let single = self.run(call, &call.op, zeros, Precision::Single)?.to_f64();
             runs.push(flushed(&single, call.gives));
             runs.push(single);
         }
-        let magnitudes = match row.within.of {
+        let of = row.within.of(self.executor);
+        let magnitudes = match of {
             Of::Sum => call.operands.iter().map(absolute).collect(),
-            Of::Exact | Of::Ulp | Of::Largest | Of::Text(_) => call.operands.clone(),
+            Of::Exact | Of::Number | Of::Ulp | Of::Largest | Of::Text(_) => call.operands.clone(),
         };
         let scale = call.scale.as_ref().map(|op| self.run(call, op, magnitudes, Precision::Double)).transpose()?;
         let scale = scale.map(|scale| scale.to_f64());
@@ -191,7 +193,7 @@ impl Suite {
             return Err(format!("{} elements where {} are meant", found.len(), wide.len()));
         }
         let narrowest = if is_float(call.dtype) { call.dtype } else { call.gives };
-        let meant = Meant { dtype: call.gives, narrowest, runs: &runs, scale: scale.as_deref(), of: row.within.of };
+        let meant = Meant { dtype: call.gives, narrowest, runs: &runs, scale: scale.as_deref(), of, keeps: row.keeps };
         Ok(meant.units(found))
     }
 }

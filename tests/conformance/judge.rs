@@ -17,6 +17,8 @@ pub struct Meant<'a> {
     /// The sum of absolute terms of each element, where the bound counts it.
     pub scale: Option<&'a [f64]>,
     pub of: Of,
+    /// Numbers below the least normal one are kept.
+    pub keeps: bool,
 }
 
 /// The distance to the next number.
@@ -42,12 +44,15 @@ impl Meant<'_> {
         if same || found.is_nan() && meant.is_nan() {
             return 0.0;
         }
-        if self.of == Of::Exact || !is_float(self.dtype) || found.is_nan() || meant.is_nan() {
-            return f64::INFINITY;
-        }
-        // The language: what is below the least normal number may be 0.
-        if found == 0.0 && meant.abs() < normal(self.dtype) {
+        // The language: what is below the least normal number may be 0. Some processors look before they round.
+        if found == 0.0 && is_float(self.dtype) && meant.abs() <= normal(self.dtype) && !self.keeps {
             return 0.0;
+        }
+        if self.of == Of::Number && found == nearest {
+            return 0.0;
+        }
+        if matches!(self.of, Of::Exact | Of::Number) || !is_float(self.dtype) || found.is_nan() || meant.is_nan() {
+            return f64::INFINITY;
         }
         // What overflows in one executor may be the largest number in another.
         let cap = |x: f64| x.clamp(-largest(self.dtype), largest(self.dtype));
@@ -58,7 +63,7 @@ impl Meant<'_> {
         }
         let off = (cap(found) - cap(meant)).abs();
         let unit = match (self.of, self.scale) {
-            (Of::Ulp | Of::Exact, _) => spacing(cap(meant), self.dtype),
+            (Of::Ulp | Of::Exact | Of::Number, _) => spacing(cap(meant), self.dtype),
             (Of::Sum | Of::Text(_), Some(scale)) => scale[at] * spacing(1.0, self.narrowest),
             (Of::Sum | Of::Text(_), None) => f64::INFINITY,
             (Of::Largest, _) => {

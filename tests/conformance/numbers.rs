@@ -45,7 +45,7 @@ impl Numbers {
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        (u64::from(self.bits()) * n as u64 >> 32) as usize
+        ((u64::from(self.bits()) * n as u64) >> 32) as usize
     }
 
     /// Within 0..1.

@@ -22,8 +22,11 @@ pub struct Row {
     pub why: &'static str,
     /// What the language leaves open; such operands are not judged.
     pub open: &'static [Open],
-    /// Narrow floats are elementwise here, so MLX's processor kernels run in them too.
+    /// Each element of the result is made of one of every operand, so edge values can meet each other.
     pub elementwise: bool,
+    pub refused: &'static [Refused],
+    /// Numbers below the least normal one are kept.
+    pub keeps: bool,
 }
 
 /// How far a result may be from the f64 run of the reference interpreter.
@@ -33,6 +36,8 @@ pub struct Within {
     pub mlx: f64,
     pub iree: f64,
     pub of: Of,
+    /// Where MLX's counts something else.
+    pub mlx_of: Option<Of>,
 }
 
 /// What the number of a bound counts. Integers and bools are always exact.
@@ -40,6 +45,8 @@ pub struct Within {
 pub enum Of {
     /// Nothing: the nearest number of the dtype, zeros with their sign.
     Exact,
+    /// The same, but for the sign of a zero.
+    Number,
     /// Units in the last place of each element.
     Ulp,
     /// Distances of 1 from the next number, times the same op on the magnitudes of its operands: the sum of absolute terms.
@@ -57,6 +64,24 @@ pub struct Open {
     pub sentence: &'static str,
 }
 
+/// What an executor does not compute.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused {
+    pub executor: Executor,
+    pub dtypes: &'static [DType],
+    /// A part of what it says; `None` where a session says it before there are ops.
+    pub says: Option<&'static str>,
+    pub why: &'static str,
+}
+
+/// `session.rs` of the backend refuses such families.
+const NARROW_SUMS: Refused = Refused {
+    executor: Executor::Mlx,
+    dtypes: &[DType::F16, DType::BF16],
+    says: None,
+    why: "refused by MLX, whose processor kernels sum in the narrow dtype",
+};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Executor {
     Interpreter,
@@ -65,6 +90,15 @@ pub enum Executor {
 }
 
 impl Within {
+    pub const fn mlx_of(mut self, of: Of) -> Within {
+        self.mlx_of = Some(of);
+        self
+    }
+
+    pub fn of(&self, executor: Executor) -> Of {
+        if executor == Executor::Mlx { self.mlx_of.unwrap_or(self.of) } else { self.of }
+    }
+
     pub fn bound(&self, executor: Executor) -> f64 {
         match executor {
             Executor::Interpreter => self.interpreter,
@@ -74,10 +108,10 @@ impl Within {
     }
 }
 
-pub const EXACT: Within = Within { interpreter: 0.0, mlx: 0.0, iree: 0.0, of: Of::Exact };
+pub const EXACT: Within = within(Of::Exact, 0.0, 0.0, 0.0);
 
 pub const fn within(of: Of, interpreter: f64, mlx: f64, iree: f64) -> Within {
-    Within { interpreter, mlx, iree, of }
+    Within { interpreter, mlx, iree, of, mlx_of: None }
 }
 
 pub const fn row(op: &'static str, takes: &'static str, gives: &'static str, body: &'static str) -> Row {
@@ -93,6 +127,8 @@ pub const fn row(op: &'static str, takes: &'static str, gives: &'static str, bod
         why: "",
         open: &[],
         elementwise: false,
+        refused: &[],
+        keeps: false,
     }
 }
 
@@ -117,6 +153,11 @@ impl Row {
     pub const fn exact(self, why: &'static str) -> Row {
         self.within(EXACT, why)
     }
+    /// Elements go from one place to another.
+    pub const fn moved(mut self) -> Row {
+        self.keeps = true;
+        self.exact("elements are moved, not computed")
+    }
     pub const fn open(mut self, open: &'static [Open]) -> Row {
         self.open = open;
         self
@@ -124,6 +165,17 @@ impl Row {
     pub const fn elementwise(mut self) -> Row {
         self.elementwise = true;
         self
+    }
+    /// Sums of narrow floats.
+    pub const fn sums(self) -> Row {
+        self.refused(&[NARROW_SUMS])
+    }
+    pub const fn refused(mut self, refused: &'static [Refused]) -> Row {
+        self.refused = refused;
+        self
+    }
+    pub fn refusal(&self, executor: Executor, dtype: DType) -> Option<&'static Refused> {
+        self.refused.iter().find(|refused| refused.executor == executor && refused.dtypes.contains(&dtype))
     }
     pub fn draw(&self, parameter: &str) -> Draw {
         self.draws.iter().find(|(name, _)| *name == parameter).map_or(Draw::Any, |(_, draw)| *draw)

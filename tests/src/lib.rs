@@ -2,6 +2,8 @@
 
 pub mod certificate;
 
+pub mod executors;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

@@ -54,12 +54,32 @@ impl Build {
         log: Log,
         sqrt: Sqrt,
         rsqrt: Rsqrt,
-        tanh: Tanh,
-        sine: Sine,
-        cosine: Cosine,
         logistic: Logistic,
         erf: Erf,
         not: Not,
+    }
+
+    pub fn tanh(&mut self, x: V) -> V {
+        self.single(E::Tanh, x)
+    }
+
+    pub fn sine(&mut self, x: V) -> V {
+        self.single(E::Sine, x)
+    }
+
+    pub fn cosine(&mut self, x: V) -> V {
+        self.single(E::Cosine, x)
+    }
+
+    /// IREE links no libm, and its compiler expands these of f32 only.
+    fn single(&mut self, op: E, x: V) -> V {
+        let ty = self.ty(x).clone();
+        if ty.dtype == DType::F64 {
+            return self.fail(format_args!(
+                "IREE has no {op:?} of f64; where f32's accuracy is enough, convert before and after"
+            ));
+        }
+        self.record(Op::Elementwise(op), vec![x], ty)
     }
 
     fn binary(&mut self, op: E, x: V, y: V) -> V {
@@ -340,9 +360,20 @@ impl Build {
             let (x, y) = (self.ty(x).clone(), self.ty(y).clone());
             return self.fail(format_args!("{op} of {x} and {y}: both must have one float dtype"));
         }
+        let summed = self.ty(x).shape[contract.0];
+        if summed == 0 || shape.contains(&0) {
+            return self.zeros(dtype, shape);
+        }
         let wide = if is_narrow(dtype) { DType::F32 } else { dtype };
         let product = self.record(Op::Dot { batch, contract }, vec![x, y], Type::new(wide, shape));
         self.convert(product, dtype)
+    }
+
+    /// What sums of no terms are, and tensors of no elements: IREE's compiler divides by such a size in a product, and StableHLO
+    /// lets no gather slice one.
+    fn zeros(&mut self, dtype: DType, shape: &[i64]) -> V {
+        let zero = if dtype.is_float() { self.number(0.0, dtype) } else { self.integer(0, dtype) };
+        self.broadcast(zero, shape)
     }
 }
 
@@ -355,6 +386,9 @@ impl Build {
             return self.fail(format_args!("take from {from} by {by} along axis {at}"));
         };
         let shape = [&from.shape[..at], &by.shape, &from.shape[at + 1..]].concat();
+        if shape.contains(&0) {
+            return self.zeros(from.dtype, &shape);
+        }
         self.record(Op::Take(at), vec![x, ids], Type::new(from.dtype, &shape))
     }
 
@@ -374,6 +408,9 @@ impl Build {
         index.push(1);
         let mut shape = from.shape.clone();
         shape[at] = by.shape[at];
+        if shape.contains(&0) {
+            return self.zeros(from.dtype, &shape);
+        }
         let index = self.reshape(ids, &index);
         self.record(Op::TakeAlong { axis: at, whole }, vec![x, index], Type::new(from.dtype, &shape))
     }

@@ -13,6 +13,10 @@ pub(super) fn rows(state: Array, x: &Array, positions: &Array, axis: i32) -> Res
     let rank = state.ndim();
     let axis = if axis < 0 { axis + rank as i32 } else { axis } as usize;
     ensure!(0 < axis && axis < rank, "a state of {rank} axes cannot be updated along axis {axis}");
+    // Nothing to write, and MLX gives no pointer to no positions.
+    if x.size() == 0 || positions.size() == 0 {
+        return Ok(state);
+    }
     let (held, new) = (state.shape().to_vec(), x.shape().to_vec());
     let width = new.get(axis).copied().unwrap_or_default();
     // Positions come from the host, so there is nothing to compute here.
