@@ -38,7 +38,7 @@ pub enum WeightType {
 pub struct BuildOptions {
     /// The dtype of `F`.
     pub float: DType,
-    /// Declared twins may stand in.
+    /// Declared twins may stand in, and the compiler may merge roundings.
     pub fused: bool,
     /// Reported ones become results; what a call goes on from instead becomes an argument.
     pub probes: Probes,
@@ -355,6 +355,6 @@ impl Build {
             nodes.push(Node { op, operands, ty: node.ty });
         }
         let results = results.into_iter().map(|(kind, v)| GraphResult { kind, value: renamed[v.index()] }).collect();
-        Ok(Graph { nodes, arguments, results })
+        Ok(Graph { nodes, arguments, results, fused: self.options.fused })
     }
 }

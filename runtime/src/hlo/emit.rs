@@ -17,6 +17,7 @@ use mgraph_dsl::ir::{Compare, Reduce};
 
 use super::{
     graph::{Elementwise, Graph, Node, Op},
+    pinned,
     types::{DType, Type, V},
 };
 use crate::error::{Context as _, Result, anyhow};
@@ -39,7 +40,13 @@ pub fn text(graph: &Graph) -> Result<String> {
 
 /// One public function `main`: arguments and results as [`Graph`] lists them, states aliased.
 pub fn module<'c>(context: &'c Context, graph: &Graph) -> Result<Module<'c>> {
-    let mut emit = Emit { context, at: Location::unknown(context), types: HashMap::new(), attributes: HashMap::new() };
+    let mut emit = Emit {
+        context,
+        at: Location::unknown(context),
+        fused: graph.fused,
+        types: HashMap::new(),
+        attributes: HashMap::new(),
+    };
     let module = Module::new(emit.at);
     let inputs =
         graph.arguments.iter().map(|a| emit.ty(&a.ty)).collect::<Result<Vec<_>>>().context("an argument's type")?;
@@ -69,14 +76,15 @@ pub fn module<'c>(context: &'c Context, graph: &Graph) -> Result<Module<'c>> {
 /// What keeps an iota apart from others.
 pub(super) const BARRIER: &str = "stablehlo.optimization_barrier";
 
-struct Emit<'c> {
+pub(super) struct Emit<'c> {
     context: &'c Context,
     at: Location<'c>,
+    pub(super) fused: bool,
     types: HashMap<Type, MlirType<'c>>,
     attributes: HashMap<String, Attribute<'c>>,
 }
 
-type Attributes<'a> = &'a [(&'a str, String)];
+pub(super) type Attributes<'a> = &'a [(&'a str, String)];
 
 impl<'c> Emit<'c> {
     fn ty(&mut self, ty: &Type) -> Result<MlirType<'c>> {
@@ -102,7 +110,7 @@ impl<'c> Emit<'c> {
     }
 
     /// Append one op; its results.
-    fn op<'a>(
+    pub(super) fn op<'a>(
         &mut self,
         block: &'a Block<'c>,
         name: &str,
@@ -169,6 +177,9 @@ impl<'c> Emit<'c> {
                 }
                 Op::Elementwise(op @ (Elementwise::Sine | Elementwise::Cosine)) if node.ty.dtype != DType::F64 => {
                     self.turn(block, *op, operands[0], &node.ty)?
+                }
+                Op::Elementwise(op) if !self.fused && pinned::is_guarded(*op, graph.ty(node.operands[0]), &node.ty) => {
+                    self.rounded(block, *op, &operands, &node.ty)?
                 }
                 _ => {
                     let (name, attributes) = plain(graph, node);
@@ -253,7 +264,7 @@ impl<'c> Emit<'c> {
         let rest = one("stablehlo.subtract", &[wide, off], &double, &[])?;
         let rest = one("stablehlo.convert", &[rest], &single, &[])?;
         let value = one(op.mlir(), &[rest], &single, &[])?;
-        if *ty == single { Ok(value) } else { one("stablehlo.convert", &[value], ty, &[]) }
+        if *ty == single { Ok(value) } else { self.narrowed(block, "stablehlo.convert", value, ty) }
     }
 
     fn reducer(&mut self, op: Reduce, scalar: &Type) -> Result<Region<'c>> {
@@ -366,7 +377,7 @@ fn list<T: ToString>(element: &str, values: impl Iterator<Item = T>) -> String {
 }
 
 /// `dense<..> : tensor<..>`. Floats are written as their bits, so that nothing is rounded on the way.
-fn constant(bits: &[u64], ty: &Type) -> String {
+pub(super) fn constant(bits: &[u64], ty: &Type) -> String {
     let one = |bits: &u64| match ty.dtype {
         DType::F64 => format!("0x{bits:016X}"),
         DType::F32 => format!("0x{bits:08X}"),
@@ -377,7 +388,8 @@ fn constant(bits: &[u64], ty: &Type) -> String {
     };
     let mut text = String::from("dense<");
     match bits {
-        [scalar] if ty.rank() == 0 => text.push_str(&one(scalar)),
+        // Of any number of elements.
+        [one_for_all] => text.push_str(&one(one_for_all)),
         [] => {}
         _ => {
             text.push('[');

@@ -164,6 +164,8 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     pub arguments: Vec<Argument>,
     pub results: Vec<GraphResult>,
+    /// Numerics `fused`: the compiler may merge roundings. Else every op rounds on its own ([`super::pinned`]).
+    pub fused: bool,
 }
 
 impl Graph {

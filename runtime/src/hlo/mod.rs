@@ -10,6 +10,7 @@ pub mod emit;
 pub mod graph;
 pub mod iree;
 mod ops;
+mod pinned;
 pub mod readback;
 mod session;
 mod types;

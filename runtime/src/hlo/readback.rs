@@ -12,7 +12,7 @@ use melior::{
 };
 
 use super::{
-    emit,
+    emit, pinned,
     types::{DType, Type, bits_of_number, is_narrow},
 };
 use crate::error::{Context as _, Result, anyhow, bail, ensure};
@@ -329,6 +329,10 @@ impl Reader<'_> {
                 (contraction(self, op)?, Vec::new())
             }
             "stablehlo.convert" => return self.convert(op, result),
+            // Read where they end, in the rounding.
+            pinned::WIDEN | pinned::ROUND => return Ok(()),
+            pinned::NARROW => return self.rounded(op, result),
+            pinned::PRODUCT => return self.product(op, result),
             "stablehlo.sine" | "stablehlo.cosine" => return self.turn(op, result),
             "stablehlo.gather" => return self.gather(op, result),
             "stablehlo.dynamic_update_slice" => return self.write(op, result),
@@ -344,6 +348,7 @@ impl Reader<'_> {
                 self.push(name, operands, result, numbers);
                 Ok(())
             }
+            Err(_) if op.operands.iter().all(|v| self.made_by(*v, pinned::WIDEN).is_some()) => Ok(()),
             Err(_) if matches!(name, "multiply" | "subtract") && self.ty(result).dtype == DType::F64 => Ok(()),
             Err(error) => Err(error),
         }
@@ -409,7 +414,7 @@ impl Reader<'_> {
 
     /// A cast, or the end of a product or a sine that was made in f32 for a narrow float.
     fn convert(&mut self, op: &RawOp, result: ValueAt) -> Result<()> {
-        let value = op.operands[0];
+        let value = self.unrounded(op, result)?;
         let maker = self.maker(value);
         if let Some(dot) = maker.filter(|m| m.name == "stablehlo.dot_general")
             && is_narrow(self.ty(dot.operands[0]).dtype)
@@ -437,6 +442,45 @@ impl Reader<'_> {
             Err(_) if self.made_by(value, "stablehlo.subtract").is_some() => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// A product that is rounded on its own.
+    fn product(&mut self, op: &RawOp, result: ValueAt) -> Result<()> {
+        let [x, y, nothing] = op.operands[..] else { bail!("a product and sum of other than three operands") };
+        let nothing = self.scalar(nothing).context("a product and a sum in one op")?;
+        ensure!(nothing == 0.0 && nothing.is_sign_negative(), "a product to which {nothing} is added");
+        let operands = vec![self.operand(x)?, self.operand(y)?];
+        self.push("multiply", operands, result, Vec::new());
+        Ok(())
+    }
+
+    /// What a conversion narrows, before it was rounded to the bits of the result.
+    fn unrounded(&self, op: &RawOp, result: ValueAt) -> Result<ValueAt> {
+        let value = op.operands[0];
+        let Some(round) = self.made_by(value, pinned::ROUND) else { return Ok(value) };
+        let has = |(name, bits): (&str, i64)| round.attributes.get(name).is_some_and(|b| integers(b) == [bits as f64]);
+        let exact = has(pinned::EXPONENT) && has(pinned::MANTISSA) && self.ty(result).dtype == DType::BF16;
+        ensure!(exact, "a rounding to other bits than the result has");
+        Ok(round.operands[0])
+    }
+
+    /// An op of narrow floats, in f32 and rounded.
+    fn rounded(&mut self, op: &RawOp, result: ValueAt) -> Result<()> {
+        let wide = self.maker(self.unrounded(op, result)?).context("a rounding of an argument")?;
+        let name = elementwise(&wide.name)?;
+        let narrow = self.ty(result).dtype;
+        let from = |value: ValueAt| {
+            let widened = self.made_by(value, pinned::WIDEN).context("a rounding of an op that is not narrow")?;
+            let operand = widened.operands[0];
+            ensure!(
+                self.ty(operand).dtype == narrow && is_narrow(narrow),
+                "an op in f32 that starts from another dtype"
+            );
+            self.operand(operand)
+        };
+        let operands = wide.operands.iter().map(|v| from(*v)).collect::<Result<Vec<_>>>()?;
+        self.push(name, operands, result, Vec::new());
+        Ok(())
     }
 
     fn turn(&mut self, op: &RawOp, result: ValueAt) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod cache;
 mod graphs;
+mod pinned;
 mod primitives;
 mod text;
 

@@ -101,10 +101,34 @@ fn altered_groups_are_refused() {
         ("stablehlo.round_nearest_even", "stablehlo.floor"),
         ("collapsed_slice_dims = [1]", "collapsed_slice_dims = [2]"),
         ("lhs_contracting_dimensions = [2]", "lhs_contracting_dimensions = [1]"),
+        ("dense<-0.000000e+00> : tensor<2x3x4xf32>", "dense<1.0> : tensor<2x3x4xf32>"),
+        ("mantissa_bits = 7", "mantissa_bits = 8"),
     ] {
         let altered = text.replacen(from, to, 1);
         assert_ne!(altered, text, "{from} is in the text");
         let same = read(&altered).is_ok_and(|r| r == read(&text).unwrap());
         assert!(!same, "{from} -> {to}");
+    }
+}
+
+/// What keeps roundings apart is no op: both modes read as the same.
+#[test]
+fn guards_are_no_ops() {
+    let texts = [false, true].map(|fused| {
+        let mut build = Build::new(BuildOptions { fused, ..options() });
+        let mut outputs = everything(&mut build);
+        let h = build.input(DType::BF16, &[2, 4]);
+        let root = build.sqrt(h);
+        let product = build.multiply(root, h);
+        outputs.push(build.add(product, h));
+        emit::text(&build.finish(&outputs).unwrap()).unwrap()
+    });
+    let guards = ["math.fma", "arith.extf", "arith.truncf", "stablehlo.reduce_precision"];
+    assert_eq!(texts.each_ref().map(|text| guards.map(|guard| text.contains(guard))), [[true; 4], [false; 4]]);
+    let [pinned, fused] = texts.each_ref().map(|text| read(text).unwrap());
+    assert_eq!(pinned, fused);
+
+    for (from, to) in [("arith.truncf", "stablehlo.convert"), ("arith.extf", "stablehlo.convert")] {
+        assert!(read(&texts[0].replacen(from, to, 1)).is_err(), "{from} -> {to}");
     }
 }
