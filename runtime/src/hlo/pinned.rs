@@ -8,8 +8,8 @@
 //!   makes a plain multiplication of it, and this one is not marked;
 //! - an op of narrow floats that rounds is written in f32, between `arith.extf` and `arith.truncf`. f32 has more than twice
 //!   the bits, so the second rounding alone counts (Figueroa, "When is double rounding innocuous?", 1995);
-//! - what becomes bf16 is rounded to its bits before, by `stablehlo.reduce_precision`, which IREE does in integers. What it then
-//!   leaves out changes nothing.
+//! - what such an op, or a conversion, gives in bf16 is rounded to its bits by `stablehlo.reduce_precision`, which IREE does in
+//!   integers. What it then leaves out changes nothing.
 //!
 //! None of them is an op of the source. `math`, `arith` and `reduce_precision` appear in the text for these only, so
 //! [`super::readback`] reads them as the op that they guard. Numerics `fused` writes none of them. The tests `pinned` hold
@@ -54,7 +54,7 @@ pub(super) fn is_guarded(op: Elementwise, from: &Type, ty: &Type) -> bool {
         | Elementwise::Tanh
         | Elementwise::Logistic
         | Elementwise::Erf => is_narrow(ty.dtype),
-        Elementwise::Convert => from.dtype == DType::F32 && ty.dtype == DType::BF16,
+        Elementwise::Convert => ty.dtype == DType::BF16 && !matches!(from.dtype, DType::Bool | DType::U8),
         // They are computed in f32 in both modes.
         Elementwise::Sine | Elementwise::Cosine => false,
         // These round nothing.
@@ -80,14 +80,16 @@ impl<'c> Emit<'c> {
         operands: &[Value<'c, 'a>],
         ty: &Type,
     ) -> Result<Value<'c, 'a>> {
-        if op == Elementwise::Convert {
-            return self.narrowed(block, op.mlir(), operands[0], ty);
-        }
         let mut one = |name: &str, operands: &[Value<'c, '_>], ty: &Type, attributes: &[(&str, String)]| {
             Ok::<_, crate::error::Error>(self.op(block, name, operands, std::slice::from_ref(ty), attributes, None)?[0])
         };
+        let wide = Type::new(DType::F32, &ty.shape);
+        if op == Elementwise::Convert {
+            let value = one(op.mlir(), operands, ty, &[])?;
+            let value = one(WIDEN, &[value], &wide, &[])?;
+            return self.narrowed(block, NARROW, value, ty);
+        }
         if is_narrow(ty.dtype) {
-            let wide = Type::new(DType::F32, &ty.shape);
             let operands = operands.iter().map(|x| one(WIDEN, &[*x], &wide, &[])).collect::<Result<Vec<_>>>()?;
             let value = one(op.mlir(), &operands, &wide, &[])?;
             return self.narrowed(block, NARROW, value, ty);

@@ -467,6 +467,13 @@ impl Reader<'_> {
     /// An op of narrow floats, in f32 and rounded.
     fn rounded(&mut self, op: &RawOp, result: ValueAt) -> Result<()> {
         let wide = self.maker(self.unrounded(op, result)?).context("a rounding of an argument")?;
+        if wide.name == pinned::WIDEN {
+            // Once more, after a conversion.
+            let converted = wide.operands[0];
+            ensure!(self.made_by(converted, "stablehlo.convert").is_some(), "a rounding of what is no conversion");
+            self.meaning[result] = Meaning::Is(self.operand(converted)?);
+            return Ok(());
+        }
         let name = elementwise(&wide.name)?;
         let narrow = self.ty(result).dtype;
         let from = |value: ValueAt| {

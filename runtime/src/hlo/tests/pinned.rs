@@ -116,8 +116,11 @@ fn differing(dtype: DType, sizes: &[usize], fused: bool) -> Vec<(&'static str, u
 
 #[test]
 fn every_op_rounds_on_its_own() {
-    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
-        for (chain, n, differ) in differing(dtype, &[1, 7, 64, 1000, 4096], false) {
+    let few = &[7, 1000][..];
+    for (dtype, sizes) in
+        [(DType::F32, &[1, 7, 64, 1000, 4096][..]), (DType::F64, few), (DType::F16, few), (DType::BF16, few)]
+    {
+        for (chain, n, differ) in differing(dtype, sizes, false) {
             assert_eq!(differ, 0, "{dtype:?} {chain}, {n} elements");
         }
     }
