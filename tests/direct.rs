@@ -107,8 +107,8 @@ fn both(model: &std::sync::Arc<Model>, backend: Backend, numerics: Numerics) -> 
     (run("forward", &inputs), expected)
 }
 
-/// IREE's session compiles `embed` and `forward` into one module, where gemma's scaling of the embedding may be contracted with what
-/// reads it; llama has none.
+/// IREE's session compiles `embed` and `forward` into one module, where gemma's scaling of the embedding is fused with what reads it, and
+/// the last bits change, in `pinned` too; llama has none.
 #[test]
 fn a_graph_is_what_the_session_computes() {
     for (name, backends) in [("llama", &[Backend::Mlx, Backend::Iree][..]), ("gemma3_text", &[Backend::Mlx])] {

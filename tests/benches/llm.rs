@@ -119,7 +119,7 @@ fn child(case: &str) -> Result<Measured> {
         capacity: PREFILL + DECODE,
         max_chunk: PREFILL,
         dtype: Float::F32,
-        numerics: Numerics::Fused,
+        numerics: numerics()?,
         probes: Probes::Unread,
     };
     let mut session = backend::open(backend, &model, options)?;
@@ -145,6 +145,15 @@ fn child(case: &str) -> Result<Measured> {
         decode_tok_s: DECODE as f64 / decode,
         peak_rss_bytes: peak_rss()?,
     })
+}
+
+/// `MGRAPH_NUMERICS=pinned` measures what `pinned` costs.
+fn numerics() -> Result<Numerics> {
+    match env::var("MGRAPH_NUMERICS").as_deref() {
+        Err(_) | Ok("fused") => Ok(Numerics::Fused),
+        Ok("pinned") => Ok(Numerics::Pinned),
+        Ok(other) => bail!("MGRAPH_NUMERICS is {other}: neither pinned nor fused"),
+    }
 }
 
 fn peak_rss() -> Result<u64> {
