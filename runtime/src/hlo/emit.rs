@@ -179,7 +179,7 @@ impl<'c> Emit<'c> {
                     self.turn(block, *op, operands[0], &node.ty)?
                 }
                 Op::Elementwise(op) if !self.fused && pinned::is_guarded(*op, graph.ty(node.operands[0]), &node.ty) => {
-                    self.rounded(block, *op, &operands, &node.ty)?
+                    self.rounded(block, *op, &operands, graph.ty(node.operands[0]).dtype, &node.ty)?
                 }
                 _ => {
                     let (name, attributes) = plain(graph, node);

@@ -32,6 +32,7 @@ pub(super) const PRODUCT: &str = "math.fma";
 pub(super) const WIDEN: &str = "arith.extf";
 pub(super) const NARROW: &str = "arith.truncf";
 pub(super) const ROUND: &str = "stablehlo.reduce_precision";
+pub(super) const GUARDS: [&str; 4] = [PRODUCT, WIDEN, NARROW, ROUND];
 /// Bits of bf16.
 pub(super) const EXPONENT: (&str, i64) = ("exponent_bits", 8);
 pub(super) const MANTISSA: (&str, i64) = ("mantissa_bits", 7);
@@ -78,15 +79,18 @@ impl<'c> Emit<'c> {
         block: &'a Block<'c>,
         op: Elementwise,
         operands: &[Value<'c, 'a>],
+        from: DType,
         ty: &Type,
     ) -> Result<Value<'c, 'a>> {
+        if op == Elementwise::Convert && from == DType::F32 {
+            return self.narrowed(block, op.mlir(), operands[0], ty);
+        }
         let mut one = |name: &str, operands: &[Value<'c, '_>], ty: &Type, attributes: &[(&str, String)]| {
             Ok::<_, crate::error::Error>(self.op(block, name, operands, std::slice::from_ref(ty), attributes, None)?[0])
         };
         let wide = Type::new(DType::F32, &ty.shape);
         if op == Elementwise::Convert {
-            let value = one(op.mlir(), operands, ty, &[])?;
-            let value = one(WIDEN, &[value], &wide, &[])?;
+            let value = one(if is_narrow(from) { WIDEN } else { op.mlir() }, operands, &wide, &[])?;
             return self.narrowed(block, NARROW, value, ty);
         }
         if is_narrow(ty.dtype) {

@@ -54,7 +54,9 @@ pub enum Operand {
 pub fn read(text: &str) -> Result<Read> {
     let context = emit::context();
     let raw = parse(&context, text)?;
-    let mut reader = Reader { raw: &raw, ops: Vec::new(), meaning: vec![Meaning::Pending; raw.values.len()] };
+    let pinned = raw.ops.iter().any(|op| pinned::GUARDS.contains(&op.name.as_str()));
+    let meaning = vec![Meaning::Pending; raw.values.len()];
+    let mut reader = Reader { raw: &raw, pinned, ops: Vec::new(), meaning };
     for at in 0..raw.ops.len() {
         reader.op(at).with_context(|| format!("op {at}, {}", raw.ops[at].name))?;
     }
@@ -220,6 +222,8 @@ enum Meaning {
 
 struct Reader<'a> {
     raw: &'a Raw,
+    /// Something is guarded, so that everything must be.
+    pinned: bool,
     ops: Vec<ReadOp>,
     meaning: Vec<Meaning>,
 }
@@ -345,6 +349,10 @@ impl Reader<'_> {
         let operands: Result<Vec<Operand>> = op.operands.iter().map(|v| self.operand(*v)).collect();
         match operands {
             Ok(operands) => {
+                // The reduction of an angle multiplies in f64.
+                let bare =
+                    name == "multiply" && self.ty(result).dtype.is_float() && self.ty(result).dtype != DType::F64;
+                ensure!(!self.pinned || !bare, "a product that IREE may contract");
                 self.push(name, operands, result, numbers);
                 Ok(())
             }
@@ -457,7 +465,11 @@ impl Reader<'_> {
     /// What a conversion narrows, before it was rounded to the bits of the result.
     fn unrounded(&self, op: &RawOp, result: ValueAt) -> Result<ValueAt> {
         let value = op.operands[0];
-        let Some(round) = self.made_by(value, pinned::ROUND) else { return Ok(value) };
+        let Some(round) = self.made_by(value, pinned::ROUND) else {
+            let exact = self.ty(result).dtype != DType::BF16 || matches!(self.ty(value).dtype, DType::Bool | DType::U8);
+            ensure!(!self.pinned || exact, "a rounding to bf16 that IREE may leave out");
+            return Ok(value);
+        };
         let has = |(name, bits): (&str, i64)| round.attributes.get(name).is_some_and(|b| integers(b) == [bits as f64]);
         let exact = has(pinned::EXPONENT) && has(pinned::MANTISSA) && self.ty(result).dtype == DType::BF16;
         ensure!(exact, "a rounding to other bits than the result has");
@@ -466,12 +478,11 @@ impl Reader<'_> {
 
     /// An op of narrow floats, in f32 and rounded.
     fn rounded(&mut self, op: &RawOp, result: ValueAt) -> Result<()> {
-        let wide = self.maker(self.unrounded(op, result)?).context("a rounding of an argument")?;
-        if wide.name == pinned::WIDEN {
-            // Once more, after a conversion.
-            let converted = wide.operands[0];
-            ensure!(self.made_by(converted, "stablehlo.convert").is_some(), "a rounding of what is no conversion");
-            self.meaning[result] = Meaning::Is(self.operand(converted)?);
+        let value = self.unrounded(op, result)?;
+        let wide = self.maker(value).context("a rounding of an argument")?;
+        if matches!(wide.name.as_str(), pinned::WIDEN | "stablehlo.convert") {
+            let operand = self.operand(wide.operands[0])?;
+            self.push("convert", vec![operand], result, Vec::new());
             return Ok(());
         }
         let name = elementwise(&wide.name)?;
