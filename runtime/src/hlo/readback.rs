@@ -350,8 +350,8 @@ impl Reader<'_> {
         match operands {
             Ok(operands) => {
                 // The reduction of an angle multiplies in f64.
-                let bare =
-                    name == "multiply" && self.ty(result).dtype.is_float() && self.ty(result).dtype != DType::F64;
+                let rounds = matches!(self.ty(result).dtype, DType::F32 | DType::F16 | DType::BF16);
+                let bare = name == "multiply" && rounds && self.ty(result).elements() > 0;
                 ensure!(!self.pinned || !bare, "a product that IREE may contract");
                 self.push(name, operands, result, numbers);
                 Ok(())
@@ -466,7 +466,8 @@ impl Reader<'_> {
     fn unrounded(&self, op: &RawOp, result: ValueAt) -> Result<ValueAt> {
         let value = op.operands[0];
         let Some(round) = self.made_by(value, pinned::ROUND) else {
-            let exact = self.ty(result).dtype != DType::BF16 || matches!(self.ty(value).dtype, DType::Bool | DType::U8);
+            let rounds = self.ty(result).dtype == DType::BF16 && self.ty(result).elements() > 0;
+            let exact = !rounds || matches!(self.ty(value).dtype, DType::Bool | DType::U8);
             ensure!(!self.pinned || exact, "a rounding to bf16 that IREE may leave out");
             return Ok(value);
         };
