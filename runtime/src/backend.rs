@@ -79,6 +79,10 @@ impl Session for InVocabulary {
         self.inner.width(tokens)
     }
 
+    fn width_of_all(&self, tokens: usize) -> usize {
+        self.inner.width_of_all(tokens)
+    }
+
     fn capacity(&self) -> usize {
         self.inner.capacity()
     }

@@ -41,7 +41,7 @@ impl Prompt<'_> {
             Some(seen) => seen.chunk(done..self.tokens.len(), width),
             None => left.min(width),
         };
-        (taken, width.max(taken))
+        (taken, if taken > width { session.width_of_all(taken) } else { width })
     }
 }
 

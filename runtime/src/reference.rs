@@ -89,6 +89,10 @@ impl Session for ReferenceSession {
         tokens.clamp(1, self.options.max_chunk)
     }
 
+    fn width_of_all(&self, tokens: usize) -> usize {
+        tokens.max(1)
+    }
+
     fn capacity(&self) -> usize {
         self.options.capacity
     }

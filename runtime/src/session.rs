@@ -158,6 +158,9 @@ pub trait Session {
     /// the real ones it takes is `min(tokens, width)`. A backend that compiles per shape answers with one of a few sizes.
     fn width(&self, tokens: usize) -> usize;
 
+    /// The `width` for `tokens` tokens that belong into one call, however many: at least as many.
+    fn width_of_all(&self, tokens: usize) -> usize;
+
     /// Positions that `update` may write, fill-up tokens of the last chunk included.
     fn capacity(&self) -> usize;
 

@@ -2,6 +2,7 @@
 //! rows, a prompt in chunks, and the variants of a prompt, each element within ten times the reference's own noise
 //! (`tests/goldens/README.md`).
 
+mod fed;
 mod fixture;
 mod request;
 mod silu;

@@ -324,6 +324,11 @@ impl Session for HloSession {
         WIDTHS.into_iter().find(|w| *w >= tokens).unwrap_or(widest).min(limit)
     }
 
+    fn width_of_all(&self, tokens: usize) -> usize {
+        let width = self.width(tokens);
+        if width >= tokens { width } else { tokens.next_multiple_of(WIDTHS[WIDTHS.len() - 1]) }
+    }
+
     fn capacity(&self) -> usize {
         self.options.capacity
     }

@@ -151,6 +151,10 @@ impl Session for MlxSession {
         tokens.clamp(1, self.options.max_chunk.max(1))
     }
 
+    fn width_of_all(&self, tokens: usize) -> usize {
+        tokens.max(1)
+    }
+
     fn capacity(&self) -> usize {
         self.options.capacity
     }
