@@ -73,7 +73,7 @@ pub fn module<'c>(context: &'c Context, graph: &Graph) -> Result<Module<'c>> {
     Ok(module)
 }
 
-/// What keeps an iota apart from others.
+/// What keeps the places of a sort apart from those of others.
 pub(super) const BARRIER: &str = "stablehlo.optimization_barrier";
 
 pub(super) struct Emit<'c> {
@@ -205,9 +205,22 @@ impl<'c> Emit<'c> {
         let places = Type::new(DType::I32, &ty.shape);
         let at = [("iota_dimension", format!("{last} : i64"))];
         let iota = self.op(block, "stablehlo.iota", &[], std::slice::from_ref(&places), &at, None)?[0];
-        // IREE makes one iota of all sorts of a shape and lets each permute it where it lies, so the second would count from what
-        // the first left (the test `two_of_one_shape` has the case). Behind a barrier each has places of its own.
-        let iota = self.op(block, BARRIER, &[iota], std::slice::from_ref(&places), &[], None)?[0];
+        // IREE makes one iota of all sorts of a shape and lets each permute it where it lies, so that the next one counts from what
+        // the last one left: the next in the graph, or in the next call (the tests `two_of_one_shape` and `sorts_called_again`). So
+        // places are counted from a zero that, for all the compiler sees, comes from what is sorted. What is sorted itself does not come
+        // through the barrier: it would be permuted where it lies, though others read it.
+        let none = Type::new(DType::I32, &[]);
+        let zero = [("value", constant(&[0], &none))];
+        let zero = self.op(block, "stablehlo.constant", &[], std::slice::from_ref(&none), &zero, None)?[0];
+        let apart = self.op(block, BARRIER, &[x, zero], &[ty.clone(), none], &[], None)?;
+        let everywhere = [("broadcast_dimensions", list::<i64>("i64", [].into_iter()))];
+        let mut counted = |name: &str, operands: &[Value<'c, '_>], attributes: Attributes<'_>| {
+            Ok::<_, crate::error::Error>(
+                self.op(block, name, operands, std::slice::from_ref(&places), attributes, None)?[0],
+            )
+        };
+        let from = counted("stablehlo.broadcast_in_dim", &[apart[1]], &everywhere)?;
+        let iota = counted("stablehlo.add", &[iota, from], &[])?;
 
         let [value, place, truth] = [ty.dtype, DType::I32, DType::Bool].map(|dtype| Type::new(dtype, &[]));
         let kinds = [self.ty(&value)?, self.ty(&value)?, self.ty(&place)?, self.ty(&place)?];

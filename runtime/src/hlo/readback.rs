@@ -308,9 +308,10 @@ impl Reader<'_> {
                 ("iota", Vec::new())
             }
             // A reduction ends with the reshape that puts its axes back, a sort with the slice that cuts it, and the
-            // iota of a sort belongs to it, with the barrier behind it.
+            // places of a sort belong to it: an iota, and the zero that it is counted from, behind a barrier.
             "stablehlo.iota" | "stablehlo.reduce" | "stablehlo.sort" => return Ok(()),
-            emit::BARRIER if self.made_by(op.operands[0], "stablehlo.iota").is_some() => return Ok(()),
+            emit::BARRIER => return Ok(()),
+            "stablehlo.add" if self.counted(op).is_some() => return Ok(()),
             "stablehlo.reshape" if self.made_by(op.operands[0], "stablehlo.reduce").is_some() => {
                 return self.reduction(op.operands[0], result);
             }
@@ -390,6 +391,17 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// The places of a sort, as an iota and the barrier that the zero which it is counted from is behind.
+    fn counted(&self, add: &RawOp) -> Option<(&RawOp, usize)> {
+        let [iota, from] = add.operands[..] else { return None };
+        let iota = self.made_by(iota, "stablehlo.iota")?;
+        let from = self.made_by(from, "stablehlo.broadcast_in_dim")?;
+        match self.raw.values[from.operands[0]].made {
+            Made::Op(at, 1) if self.raw.ops[at].name == emit::BARRIER => Some((iota, at)),
+            Made::Op(..) | Made::Argument(_) => None,
+        }
+    }
+
     fn top_k(&mut self, slice: &RawOp, result: ValueAt) -> Result<()> {
         let Made::Op(at, which) = self.raw.values[slice.operands[0]].made else { bail!("no sort") };
         let sort = &self.raw.ops[at];
@@ -406,8 +418,15 @@ impl Reader<'_> {
         let last = from.rank().saturating_sub(1);
         ensure!(sort.attributes.get("is_stable").is_some_and(|a| a == "true"), "a sort that is not stable");
         let along = |op: &RawOp, name: &str| op.attributes.get(name).map(|a| integers(a)) == Some(vec![last as f64]);
-        let places = self.made_by(sort.operands[1], emit::BARRIER).context("a sort that shares its places")?;
-        let iota = self.made_by(places.operands[0], "stablehlo.iota").context("a sort without its places")?;
+        let [sorted, places] = sort.operands[..] else { bail!("a sort of more than values and their places") };
+        let places = self.made_by(places, "stablehlo.add").and_then(|add| self.counted(add));
+        let (iota, barrier) = places.context("a sort that shares its places")?;
+        let apart = &self.raw.ops[barrier];
+        let [keys, zero] = apart.operands[..] else { bail!("a barrier around something else than values and a zero") };
+        ensure!(
+            keys == sorted && self.scalar(zero) == Some(0.0),
+            "a sort whose places come from other values, or do not count from zero"
+        );
         ensure!(along(sort, "dimension") && along(iota, "iota_dimension"), "a sort along another axis than the last");
         let starts = integers(slice.attributes.get("start_indices").context("a slice without starts")?);
         let to = self.ty(result);
@@ -415,7 +434,7 @@ impl Reader<'_> {
             starts.iter().all(|s| *s == 0.0) && to.shape[..last] == from.shape[..last],
             "a cut of a sort that is not its first elements"
         );
-        let operand = self.operand(sort.operands[0])?;
+        let operand = self.operand(sorted)?;
         self.push(if which == 0 { "top_k_values" } else { "top_k_indices" }, vec![operand], result, Vec::new());
         Ok(())
     }

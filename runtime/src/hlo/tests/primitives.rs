@@ -409,6 +409,29 @@ fn two_of_one_shape() {
     }
 }
 
+/// What a call leaves must not be what the next one counts from.
+#[test]
+fn sorts_called_again() {
+    let x = noise(&[1, 1, 8], 4);
+    let mut build = Build::new(options());
+    let value = build.input(x.dtype, &[1, 1, 8]);
+    let outputs = [build.top_k_indices(value, 3)];
+    let graph = build.finish(&outputs).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let program = load(&runtime, &graph);
+    let calls = [(); 3].map(|()| {
+        let results = program.call(vec![runtime.upload(&x).unwrap()]).unwrap();
+        runtime.download(&results[0]).unwrap()
+    });
+    let mut order: Vec<usize> = (0..8).collect();
+    let values = x.to_f64();
+    order.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
+    let expected = t(DType::I32, &[1, 1, 3], &order[..3].iter().map(|at| *at as f64).collect::<Vec<_>>());
+    for found in &calls {
+        same(found, &expected);
+    }
+}
+
 #[test]
 fn updates() {
     let whole = f(&[2, 1, 4, 2], &[0.5; 16]);
