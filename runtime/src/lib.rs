@@ -19,6 +19,7 @@ pub mod parity;
 pub mod pictures;
 pub mod probes;
 pub mod quantization;
+pub mod reduce;
 pub mod reference;
 pub mod sampler;
 pub mod session;

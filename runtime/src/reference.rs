@@ -22,6 +22,18 @@ pub struct ReferenceSession {
     model: Arc<Model>,
     interpreter: Interpreter,
     options: SessionOptions,
+    kept: Option<Vec<Called>>,
+}
+
+/// One call of a graph, as the interpreter got it.
+#[derive(Debug, Clone)]
+pub struct Called {
+    pub graph: String,
+    pub inputs: Vec<(String, Tensor)>,
+    /// Of states.
+    pub rows: usize,
+    /// `T`
+    pub positions: usize,
 }
 
 impl ReferenceSession {
@@ -47,7 +59,17 @@ impl ReferenceSession {
                 guest(&instead).ok()
             }));
         }
-        Ok(ReferenceSession { model: model.clone(), interpreter, options })
+        Ok(ReferenceSession { model: model.clone(), interpreter, options, kept: None })
+    }
+
+    /// As [`ReferenceSession::open`], and every call is kept for [`ReferenceSession::into_calls`].
+    pub fn keeping(model: &Arc<Model>, options: SessionOptions) -> Result<ReferenceSession> {
+        let session = ReferenceSession::open(model, options)?;
+        Ok(ReferenceSession { kept: Some(Vec::new()), ..session })
+    }
+
+    pub fn into_calls(self) -> Vec<Called> {
+        self.kept.unwrap_or_default()
     }
 }
 
@@ -58,6 +80,10 @@ impl Session for ReferenceSession {
         let rows = given.rows.unwrap_or(self.options.rows);
         ensure!(rows <= self.options.rows, "a call of {rows} rows, but the session has {}", self.options.rows);
         let slots: Vec<usize> = (0..rows).collect();
+        if let Some(kept) = &mut self.kept {
+            let inputs = given.inputs.clone();
+            kept.push(Called { graph: graph.to_owned(), inputs, rows, positions: given.reach });
+        }
         let tensors = given.inputs.iter().map(|(name, value)| Ok((name.as_str(), guest(value)?)));
         let tensors = tensors.collect::<Result<Vec<_>>>()?;
         let outcome =

@@ -4,9 +4,12 @@ mod config;
 mod family;
 mod generate;
 mod import;
+mod input;
 mod limits;
 mod parity;
 mod progress;
+mod reduce;
+mod replay;
 mod whole;
 
 use std::process::ExitCode;
@@ -18,8 +21,8 @@ use crate::{error::Result, family::Family};
 /// Exit codes, the same for every command of every binary.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for `parity`: no stage diverged; for `check`: no mistake
-  1  found something: `parity` a stage that diverged, `check` a mistake, `fmt --check` a file it would change
+  0  done; for `parity`, `reduce` and `replay`: nothing diverged; for `check`: no mistake
+  1  found something: `parity`, `reduce` and `replay` what diverged, `check` a mistake, `fmt --check` a file it would change
   2  could not run: wrong arguments, unreadable input, a model that cannot be served";
 
 #[derive(Parser)]
@@ -40,6 +43,10 @@ pub enum Command {
     Import(import::Arguments),
     /// Compare executors with reference numbers or with each other, stage by stage
     Parity(parity::Arguments),
+    /// Make a divergence small: the one op, or the few, that two executors compute differently, as a file with its tensors
+    Reduce(reduce::Arguments),
+    /// Run what `reduce` wrote again
+    Replay(replay::Arguments),
 }
 
 /// What a command found out, where that is not an error.
@@ -61,6 +68,8 @@ pub fn run(families: &'static [&'static Family], command: Command) -> ExitCode {
         Command::Generate(arguments) => generate::run(families, arguments),
         Command::Import(arguments) => import::run(arguments),
         Command::Parity(arguments) => parity::run(families, arguments),
+        Command::Reduce(arguments) => reduce::run(families, arguments),
+        Command::Replay(arguments) => replay::run(arguments),
     };
     exit_code(verdict)
 }

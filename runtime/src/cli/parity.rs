@@ -20,6 +20,7 @@ use self::{report::Report, table::Table};
 use super::{
     Verdict,
     family::FamilyFile,
+    input,
     limits::Limits,
     progress::{Progress, SILENCE, note},
     whole::Whole,
@@ -31,7 +32,6 @@ use crate::{
     model::Model,
     parity::{self, Golden, Tally, Watch},
     session::{self, Float, Numerics},
-    tokenizer::Tokenizer,
 };
 
 #[derive(clap::Args)]
@@ -124,11 +124,7 @@ impl Arguments {
     }
 
     fn open(&self, file: &Path) -> Result<Golden> {
-        let golden = Golden::open(file)?;
-        match &self.variant {
-            Some(name) => golden.variant(name),
-            None => Ok(golden),
-        }
+        input::open(file, self.variant.as_deref())
     }
 
     /// What an executor is to run as the reference.
@@ -138,30 +134,8 @@ impl Arguments {
                 "two executors are compared on --input: token ids such as 5,6,7, a text, or a file with input.input_ids"
             )
         };
-        if input.ends_with(".safetensors") {
-            return self.open(Path::new(input));
-        }
-        ensure!(self.variant.is_none(), "--variant names what a file holds, and --input is none");
-        let number = |c: char| c.is_ascii_digit() || c == ',' || c.is_whitespace();
-        let (name, tokens) = if input.chars().all(number) {
-            let words = input.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
-            let ids = words.map(|word| word.parse().with_context(|| format!("--input: {word} is no token id")));
-            ("the tokens of --input", ids.collect::<Result<Vec<i32>>>()?)
-        } else {
-            let ids = Tokenizer::open(&self.model)?.encode(input, true)?;
-            ("the text of --input", ids.into_iter().map(|id| id as i32).collect())
-        };
-        ensure!(!tokens.is_empty(), "--input has no tokens: there is nothing to run");
-        let needed = tokens.len() + self.steps();
-        if let Some(limit) = model.max_positions()?
-            && needed > limit
-        {
-            bail!(
-                "this run needs {needed} positions, but the model was made for {limit} (max_position_embeddings in \
-                 config.json): shorten --input or lower --steps"
-            );
-        }
-        Ok(Golden::of_tokens(name.to_owned(), &tokens))
+        let given = input::Given { model: &self.model, input, variant: self.variant.as_deref(), steps: self.steps() };
+        given.golden(model)
     }
 
     fn steps(&self) -> usize {

@@ -20,6 +20,7 @@ use mgraph_dsl::{
 };
 
 pub use self::many::Many;
+pub(crate) use self::{reference::host, value::declared};
 use crate::{
     backend::Backend,
     error::Result,

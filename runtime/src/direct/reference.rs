@@ -63,7 +63,7 @@ fn enter(operand: &Operand<Tensor>) -> Result<Operand<interpret::Tensor>> {
 }
 
 /// In the dtype that is declared.
-pub(super) fn host(tensor: &interpret::Tensor) -> Tensor {
+pub(crate) fn host(tensor: &interpret::Tensor) -> Tensor {
     let held = crate::reference::host(tensor);
     let dtype = concrete(tensor.dtype(), held.dtype);
     if dtype.is_float() { held.to_float(dtype) } else { held }

@@ -27,7 +27,7 @@ impl<T> Typed for Value<T> {
 }
 
 /// As a family writes it.
-pub(super) fn declared(dtype: DType) -> ir::DType {
+pub(crate) fn declared(dtype: DType) -> ir::DType {
     match dtype {
         DType::F64 => ir::DType::F64,
         DType::F32 => ir::DType::F32,

@@ -353,7 +353,7 @@ const CHOSEN: &str = "image_features";
 
 /// A request begun: its pictures looked at, its tokens run. With it the probes in execution order, and last the logits, where
 /// they are no probe.
-fn stages(
+pub(crate) fn stages(
     session: &mut dyn Session,
     model: &Arc<Model>,
     pictures: &Pictures,
@@ -386,7 +386,7 @@ fn held(model: &Model, session: &mut dyn Session, path: &str, width: usize) -> R
     })
 }
 
-fn every_logit(rows: usize, width: usize, tokens: Vec<i32>) -> Batch {
+pub(crate) fn every_logit(rows: usize, width: usize, tokens: Vec<i32>) -> Batch {
     let places: Vec<i32> = (0..rows).flat_map(|_| 0..width as i32).collect();
     Batch { rows, width, tokens, positions: places.clone(), wanted: places, of_tokens: Vec::new() }
 }
