@@ -84,8 +84,14 @@ fn calls(model: &Arc<Model>, golden: &Golden, dtype: Float, progress: &dyn Fn(&s
     {
         bail!("token {token} is not in the model's vocabulary of {vocabulary}");
     }
-    let options =
-        SessionOptions { rows, capacity: width, max_chunk: width, dtype, numerics: Numerics::Pinned, probes: true };
+    let options = SessionOptions {
+        rows,
+        capacity: width,
+        max_chunk: width,
+        dtype,
+        numerics: Numerics::Pinned,
+        probes: Probes::Reported,
+    };
     let mut session = ReferenceSession::keeping(model, options)?;
     progress(&format!("running {rows} x {width} tokens (reference)"));
     parity::stages(&mut session, model, &pictures, &parity::every_logit(rows, width, tokens))?;
