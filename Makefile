@@ -24,9 +24,10 @@ test: model lint ## everything that must hold
 	cargo test --workspace
 	@.ci/fuzz 30
 
-test-long: setup ## what takes long: 10,000 random graphs on each executor
+test-long: setup ## 10,000 random graphs on each executor, every ONNX case on IREE, every mutation of the StableHLO text
 	MGRAPH_GRAPHS=10000 cargo test -p mgraph-dsl --test graphs
 	MGRAPH_GRAPHS=10000 cargo test -p mgraph-tests --test graphs -- --nocapture
+	cargo test -p mgraph-tests --test onnx --test mutations -- --ignored
 
 fuzz: ## fuzz the front end, 20 minutes for each of five targets
 	@.ci/fuzz
