@@ -51,6 +51,22 @@ fn halved(settings: &Settings, works: &[Work<'_>]) -> Vec<Result<Outcome>> {
     }
 }
 
+/// What IREE's compiler is given of one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Emitted {
+    /// StableHLO: one function, `main`, which gives the results and then the probes.
+    pub text: String,
+    /// Its arguments in order.
+    pub inputs: Vec<Tensor>,
+}
+
+pub(super) fn emitted(settings: &Settings, work: &Work<'_>) -> Result<Emitted> {
+    let (mut recorder, mut inputs) = (build(settings, work), Vec::new());
+    let call = record(settings, &mut recorder, &mut inputs, work)?;
+    let text = emit::text(&recorder.finish(&call.outputs().collect::<Vec<_>>())?)?;
+    Ok(Emitted { text, inputs })
+}
+
 /// In one module.
 fn together(settings: &Settings, works: &[Work<'_>]) -> Result<Vec<Outcome>> {
     let Some(first) = works.first() else { return Ok(Vec::new()) };
@@ -58,11 +74,7 @@ fn together(settings: &Settings, works: &[Work<'_>]) -> Result<Vec<Outcome>> {
     for work in works {
         recorded.push(record(settings, &mut recorder, &mut inputs, work)?);
     }
-    let outputs: Vec<V> = recorded
-        .iter()
-        .flat_map(|call| call.results.iter().chain(call.probes.iter().map(|(_, v)| v)))
-        .copied()
-        .collect();
+    let outputs: Vec<V> = recorded.iter().flat_map(Recorded::outputs).collect();
     let mut found = call(recorder, works, &outputs, &inputs)?.into_iter();
     let mut next = || found.next().context("IREE gave fewer results than the graph has");
     let outcome = |call: &Recorded| {
@@ -129,6 +141,12 @@ fn build(settings: &Settings, work: &Work<'_>) -> Build {
 struct Recorded {
     results: Vec<V>,
     probes: Vec<(String, V)>,
+}
+
+impl Recorded {
+    fn outputs(&self) -> impl Iterator<Item = V> {
+        self.results.iter().chain(self.probes.iter().map(|(_, v)| v)).copied()
+    }
 }
 
 fn record(settings: &Settings, build: &mut Build, inputs: &mut Vec<Tensor>, work: &Work<'_>) -> Result<Recorded> {

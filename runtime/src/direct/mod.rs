@@ -19,7 +19,7 @@ use mgraph_dsl::{
     ir::{Program, TwinBackend},
 };
 
-pub use self::many::Many;
+pub use self::{iree::Emitted, many::Many};
 pub(crate) use self::{reference::host, value::declared};
 use crate::{
     backend::Backend,
@@ -114,6 +114,20 @@ pub fn graph(backend: Backend, settings: &Settings, call: &GraphCall<'_>) -> Res
         Backend::Iree => iree::run(settings, &[work]).pop().unwrap_or_else(|| Ok(Outcome::none())),
         Backend::Reference => reference::run(settings, &work),
     }
+}
+
+/// An op as StableHLO, without running it.
+///
+/// Errors: as [`op`].
+pub fn emitted_op(settings: &Settings, program: &Program, name: &str, operands: &[Operand<Tensor>]) -> Result<Emitted> {
+    iree::emitted(settings, &Work::Op { program, name, operands })
+}
+
+/// A graph as StableHLO, without running it.
+///
+/// Errors: as [`graph`].
+pub fn emitted_graph(settings: &Settings, call: &GraphCall<'_>) -> Result<Emitted> {
+    iree::emitted(settings, &Work::Graph(call))
 }
 
 impl Outcome {
