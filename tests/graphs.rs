@@ -99,19 +99,6 @@ fn text(graphs: &[Graph]) -> String {
     graphs.iter().map(|graph| graph.text.as_str()).collect()
 }
 
-/// IREE lets sorts of one shape, axes of size 1 aside, share their places, and the second finds them permuted
-/// ([`SHARED`] has the case). Until it does not, a module has one `top_k`.
-fn one_sort(recipes: &mut [Recipe]) {
-    let mut free = 1;
-    for recipe in recipes {
-        recipe.sorts = free;
-        free -= usize::from(free > 0 && recipe.has_top_k());
-    }
-}
-
-/// Two sorts in one module, which IREE gets wrong. When this fails, the fault is gone, and [`one_sort`] goes too.
-const SHARED: &str = "4f2971d7642ab1b5.mgraph";
-
 fn run(backend: Backend, families: &'static [DType]) {
     let count = std::env::var("MGRAPH_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(GRAPHS);
     // The same graphs every time, and others for each backend.
@@ -122,10 +109,7 @@ fn run(backend: Backend, families: &'static [DType]) {
         let strategy = graphs::recipe::recipes(families[i % families.len()]);
         let trees = (start..count.min(start + TOGETHER)).map(|_| strategy.new_tree(&mut runner).expect("a recipe"));
         let trees: Vec<_> = trees.collect();
-        let mut recipes: Vec<Recipe> = trees.iter().map(ValueTree::current).collect();
-        if backend == Backend::Iree {
-            one_sort(&mut recipes);
-        }
+        let recipes: Vec<Recipe> = trees.iter().map(ValueTree::current).collect();
         let graphs = named(&recipes);
         let begun = Instant::now();
         let found = wrong(backend, &graphs);
@@ -139,13 +123,7 @@ fn run(backend: Backend, families: &'static [DType]) {
             if found.is_none() {
                 continue;
             }
-            let alone = |recipe: &Recipe| {
-                let mut recipes = vec![recipe.clone()];
-                if backend == Backend::Iree {
-                    one_sort(&mut recipes);
-                }
-                recipes
-            };
+            let alone = |recipe: &Recipe| vec![recipe.clone()];
             let least = match shrunk(tree, |recipe| fails(backend, &alone(recipe)).is_some()) {
                 Some(least) => alone(&least),
                 // Wrong only in the company of others.
@@ -193,11 +171,6 @@ fn what_once_failed() {
             "{}: the recipes make another text:\n{made}",
             file.display()
         );
-        if file.ends_with(SHARED) {
-            assert!(fails(Backend::Mlx, &recipes).is_none(), "MLX has the numbers of {SHARED}");
-            assert!(fails(Backend::Iree, &recipes).is_some(), "IREE sorts rightly: `one_sort` is not needed any more");
-            continue;
-        }
         let single = recipes.iter().all(|recipe| recipe.family == DType::F32);
         let backends: &[Backend] = if single { &[Backend::Mlx, Backend::Iree] } else { &[Backend::Iree] };
         for backend in backends {

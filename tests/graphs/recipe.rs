@@ -3,8 +3,6 @@
 use mgraph_dsl::ir::DType;
 use proptest::{collection::vec, prelude::*, strategy::ValueTree};
 
-use super::steps::{TOP_K, step_name};
-
 #[derive(Debug, Clone)]
 pub struct Recipe {
     /// Of the free dims.
@@ -13,16 +11,11 @@ pub struct Recipe {
     pub family: DType,
     /// Of the numbers.
     pub seed: u32,
-    /// How many of its steps may be a `top_k`.
-    pub sorts: usize,
     pub steps: Vec<Step>,
 }
 
 /// The kind of a step, and choices.
 pub type Step = (u8, [u16; 5]);
-
-/// No limit to steps of a kind.
-const ANY: usize = 99;
 
 /// How many free dims there are.
 pub const DIMS: usize = 5;
@@ -36,11 +29,7 @@ impl Recipe {
         });
         let sizes: Vec<String> = self.sizes.iter().map(usize::to_string).collect();
         let steps: Vec<String> = steps.collect();
-        format!("recipe {} {} {} {} {}", self.family.name(), sizes.join(","), self.seed, self.sorts, steps.join(" "))
-    }
-
-    pub fn has_top_k(&self) -> bool {
-        self.steps.iter().any(|(kind, _)| step_name(*kind) == TOP_K)
+        format!("recipe {} {} {} {}", self.family.name(), sizes.join(","), self.seed, steps.join(" "))
     }
 
     pub fn read(text: &str) -> Option<Recipe> {
@@ -48,14 +37,13 @@ impl Recipe {
         let family = super::pool::family(words.next()?)?;
         let sizes = words.next()?.split(',').map(|n| n.parse().ok()).collect::<Option<_>>()?;
         let seed = words.next()?.parse().ok()?;
-        let sorts = words.next()?.parse().ok()?;
         let step = |word: &str| {
             let (kind, picks) = word.split_once(':')?;
             let picks: Vec<u16> = picks.split(',').map(|n| n.parse().ok()).collect::<Option<_>>()?;
             Some((kind.parse().ok()?, picks.try_into().ok()?))
         };
         let steps = words.map(step).collect::<Option<_>>()?;
-        Some(Recipe { sizes, family, seed, sorts, steps })
+        Some(Recipe { sizes, family, seed, steps })
     }
 
     /// For a file's name. FNV-1a.
@@ -67,7 +55,7 @@ impl Recipe {
 pub fn recipes(family: DType) -> impl Strategy<Value = Recipe> {
     let sizes = vec(prop_oneof![1 => Just(0usize), 2 => Just(1), 6 => 2usize..5], DIMS);
     let steps = vec((any::<u8>(), any::<[u16; 5]>()), 3..20);
-    (sizes, any::<u32>(), steps).prop_map(move |(sizes, seed, steps)| Recipe { sizes, family, seed, sorts: ANY, steps })
+    (sizes, any::<u32>(), steps).prop_map(move |(sizes, seed, steps)| Recipe { sizes, family, seed, steps })
 }
 
 /// How many recipes are tried on the way to a small one.

@@ -11,12 +11,6 @@ use super::{
 
 pub type Picks = [u16; 5];
 
-pub const TOP_K: &str = "top_k";
-
-pub fn step_name(kind: u8) -> &'static str {
-    STEPS[usize::from(kind) % STEPS.len()].0
-}
-
 /// Each with the words that it may write; the test holds that all of them occur.
 pub const STEPS: &[(&str, fn(&mut Build, &Picks) -> Option<Value>)] = &[
     ("an operand", parameter),
@@ -39,7 +33,7 @@ pub const STEPS: &[(&str, fn(&mut Build, &Picks) -> Option<Value>)] = &[
     ("matmul", matmul),
     ("take", take),
     ("take_along", take_along),
-    (TOP_K, top_k),
+    ("top_k", top_k),
     ("update", update),
     ("iota", iota),
     ("a list of numbers", list),
