@@ -130,7 +130,8 @@ struct Line {
 }
 
 fn measured() -> Vec<Line> {
-    let executors: [(&str, &[Ran], Option<&[Ran]>); 3] = [
+    type Runs = &'static [Ran];
+    let executors: [(&str, Runs, Option<Runs>); 3] = [
         ("reference", &REFERENCE, None),
         ("mlx", &MLX_PINNED, Some(&MLX_FUSED)),
         ("iree", &IREE_PINNED, Some(&IREE_FUSED)),
@@ -246,7 +247,8 @@ fn inputs_that_do_not_fit_are_refused() {
     let mut session = backend::open(Backend::Mlx, &model, options).unwrap();
     let given: BTreeMap<&str, Tensor> = pictures.vision.iter().cloned().collect();
     let ids = |shape: &[usize]| Tensor::from_i32(shape, &vec![1; shape.iter().product()]);
-    let cases: [(&str, &[(&str, Tensor)], &str); 6] = [
+    type Inputs<'a> = &'a [(&'a str, Tensor)];
+    let cases: [(&str, Inputs<'_>, &str); 6] = [
         ("see", &[], "family mllama has no graph see"),
         ("embed", &[], "graph embed is called without tokens; it takes tokens"),
         ("embed", &[("tokens", ids(&[1, 2])), ("x", ids(&[1, 2]))], "graph embed takes no x; it takes tokens"),

@@ -32,7 +32,7 @@ fn program(file: &str) -> Program {
     compile_whole_prelude(sources, family).unwrap_or_else(|failed| panic!("{failed}"))
 }
 
-fn tensor(numbers: &SafeTensors<'_>, key: &String) -> Tensor {
+fn tensor(numbers: &SafeTensors<'_>, key: &str) -> Tensor {
     let view = numbers.tensor(key).expect("the tensor is stored");
     let dtype = DType::of_stored(view.dtype()).expect("a dtype of the language");
     Tensor::of(dtype, view.shape(), view.data())

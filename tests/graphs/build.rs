@@ -67,7 +67,7 @@ impl Build {
     pub fn choose(&self, pick: u16, fits: impl Fn(&Value) -> bool) -> Option<Value> {
         let found: Vec<&Value> = self.pool.iter().rev().filter(|value| fits(value)).collect();
         // Every other one of the newest few, so that chains grow long.
-        let among = if pick % 2 == 0 { found.len().min(3) } else { found.len() };
+        let among = if pick.is_multiple_of(2) { found.len().min(3) } else { found.len() };
         found.get(usize::from(pick / 2) % among.max(1)).copied().cloned()
     }
 

@@ -91,7 +91,7 @@ pub fn masks(b: &mut Build, p: &Picks) -> Option<Value> {
 }
 
 pub fn rows(b: &mut Build, p: &Picks) -> Option<Value> {
-    let rank = if p[1] % 2 == 0 { 3 } else { 2 };
+    let rank = if p[1].is_multiple_of(2) { 3 } else { 2 };
     let x = b.choose(p[0], |v| is_float(v.dtype) && v.dims.len() == rank)?;
     let n = b.size(&x.dims[rank - 2]);
     if n == 0 {
@@ -117,7 +117,7 @@ pub fn matrix(b: &mut Build, p: &Picks) -> Option<Value> {
         false => (None, Range { low: -2.0, high: 2.0, fraction: 3 }),
     };
     let outputs = Dim::number(n);
-    if p[3] % 3 == 0 {
+    if p[3].is_multiple_of(3) {
         let columns = Dim::number(32);
         if !b.holds(F, elements) {
             return None;

@@ -11,8 +11,11 @@ use super::{
 
 pub type Picks = [u16; 5];
 
+/// Adds a statement, where one of the kind fits.
+type Add = fn(&mut Build, &Picks) -> Option<Value>;
+
 /// Each with the words that it may write; the test holds that all of them occur.
-pub const STEPS: &[(&str, fn(&mut Build, &Picks) -> Option<Value>)] = &[
+pub const STEPS: &[(&str, Add)] = &[
     ("an operand", parameter),
     ("-x, abs, !x", unary),
     ("x + y", arithmetic),
@@ -211,7 +214,7 @@ fn broadcast(b: &mut Build, p: &Picks) -> Option<Value> {
     let mut dims = x.dims.clone();
     let new = b.dim(p[2]);
     match dims.iter().position(Dim::is_one) {
-        Some(i) if p[1] % 2 == 0 => dims[i] = new,
+        Some(i) if p[1].is_multiple_of(2) => dims[i] = new,
         _ => dims.insert(0, new),
     }
     b.emit(&format!("broadcast({}, {})", x.name, written(&dims)), x.dtype, &dims, x.range, &[&x])
@@ -228,7 +231,7 @@ fn concat(b: &mut Build, p: &Picks) -> Option<Value> {
     let mut dims = x.dims.clone();
     dims[axis] = dims[axis].plus(&y.dims[axis]);
     // From the back as often as from the front.
-    let shown = if p[3] % 2 == 0 { axis as i64 } else { axis as i64 - x.dims.len() as i64 };
+    let shown = if p[3].is_multiple_of(2) { axis as i64 } else { axis as i64 - x.dims.len() as i64 };
     let text = format!("concat([{}, {}], axis = {shown})", x.name, y.name);
     b.emit(&text, x.dtype, &dims, x.range.or(y.range), &[&x, &y])
 }
@@ -273,7 +276,7 @@ fn sum(b: &mut Build, p: &Picks) -> Option<Value> {
     let mut dims = x.dims.clone();
     let mut count = b.size(&dims[axis]);
     dims[axis] = Dim::number(1);
-    let text = if p[2] % 2 == 0 || axis == 0 {
+    let text = if p[2].is_multiple_of(2) || axis == 0 {
         format!("sum({}, axis = {axis})", x.name)
     } else {
         count *= b.size(&dims[0]);
@@ -300,7 +303,7 @@ fn dot(b: &mut Build, p: &Picks) -> Option<Value> {
     let x = b.choose(p[0], |v| is_float(v.dtype) && !v.dims.is_empty())?;
     let (last, leading) = x.dims.split_last()?;
     let n = b.dim(p[1]);
-    let batched = p[2] % 2 == 0 && !leading.is_empty();
+    let batched = p[2].is_multiple_of(2) && !leading.is_empty();
     let front: &[Dim] = if batched { &leading[..leading.len() - 1] } else { &[] };
     let range = Range::of(-2.0, 2.0);
     let product = x.range.times(range).summed(b.size(last));
@@ -348,7 +351,7 @@ fn take_along(b: &mut Build, p: &Picks) -> Option<Value> {
     shape[axis] = b.dim(p[2]);
     let dims = shape.clone();
     let other = at(p[3], shape.len());
-    if other != axis && p[4] % 2 == 0 {
+    if other != axis && p[4].is_multiple_of(2) {
         shape[other] = Dim::number(1);
     }
     let ids = b.parameter(I32, &shape, Range::of(0.0, (n - 1) as f64))?;
@@ -458,7 +461,7 @@ fn comprehension(b: &mut Build, p: &Picks) -> Option<Value> {
     let mut dims = x.dims.clone();
     dims[axis] = dims[axis].times(&Dim::number(n));
     let range = x.range.plus(Range::of(0.0, (n - 1) as f64));
-    if p[3] % 2 == 0 {
+    if p[3].is_multiple_of(2) {
         let text = format!("concat([{} + i for i in 0..{n}], axis = {axis})", x.name);
         return b.emit(&text, x.dtype, &dims, range, &[&x]);
     }

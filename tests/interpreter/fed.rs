@@ -12,8 +12,11 @@ use safetensors::{Dtype, serialize, tensor::TensorView};
 
 use crate::fixture::Golden;
 
+/// Shape and elements of a tensor of integers, or that it is left out.
+type Change<'a> = Option<(&'a [usize], Vec<i32>)>;
+
 /// A golden's main run with other inputs: shape and elements of i32 tensors by name, `None` to take one away.
-fn altered(golden: &Golden, name: &str, changes: &[(&str, Option<(&[usize], Vec<i32>)>)]) -> Result<Fed, String> {
+fn altered(golden: &Golden, name: &str, changes: &[(&str, Change<'_>)]) -> Result<Fed, String> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut stored: BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)> = BTreeMap::new();
     for (name, numbers) in golden.numbers.iter().filter(|(name, _)| name.starts_with("input.")) {

@@ -164,7 +164,7 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     pub arguments: Vec<Argument>,
     pub results: Vec<GraphResult>,
-    /// Numerics `fused`: the compiler may merge roundings. Else every op rounds on its own ([`super::pinned`]).
+    /// Numerics `fused`: the compiler may merge roundings. Else every op rounds on its own (`hlo/pinned.rs`).
     pub fused: bool,
 }
 

@@ -2,7 +2,7 @@
 //! the host reads, and no weight is loaded.
 //!
 //! A kernel is one node: MLX writes some of them as several primitives where the CPU has no code of its own, and one of ours computes at
-//! once. While a thread records, [`kernel`] notes each call, and whoever would evaluate asks [`recording`] first.
+//! once. While a thread records, `kernel` notes each call, and whoever would evaluate asks `recording` first.
 
 use std::cell::RefCell;
 

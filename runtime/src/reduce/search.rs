@@ -79,7 +79,8 @@ pub fn search(slices: &Slices<'_>, wanted: Option<&str>) -> Result<Option<Found>
     let stages: Vec<NodeId> = ops.iter().copied().filter(|id| slices.ends_stage(*id)).collect();
     let between = |id: NodeId| subject.node(id).probes.is_empty();
     let everywhere = |_: NodeId| true;
-    let tries: [(&[NodeId], usize, &dyn Fn(NodeId) -> bool); 3] =
+    type Within<'a> = &'a dyn Fn(NodeId) -> bool;
+    let tries: [(&[NodeId], usize, Within<'_>); 3] =
         [(&ops, AT_MOST, &everywhere), (&stages, usize::MAX, &between), (&stages, usize::MAX, &everywhere)];
     for (results, size, within) in tries {
         for (done, some) in results.chunks(BATCH).enumerate() {

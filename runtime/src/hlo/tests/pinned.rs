@@ -103,7 +103,8 @@ fn differing(dtype: DType, sizes: &[usize], fused: bool) -> Vec<(&'static str, u
         }
         out
     });
-    let count = |(((chain, n), inputs), found): (((&'static str, usize), &[Tensor]), &[Tensor])| {
+    type Ran<'a> = (((&'static str, usize), &'a [Tensor]), &'a [Tensor]);
+    let count = |(((chain, n), inputs), found): Ran<'_>| {
         let [a, b, c, d] = [0, 1, 2, 3].map(|k| inputs[k].to_f64());
         let s = found[1].to_f64();
         let differ = |(i, found): &(usize, f64)| {
