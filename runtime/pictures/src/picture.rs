@@ -1,0 +1,128 @@
+//! A picture of a request: decoded within limits, turned upright, in eight bits of red, green and blue.
+
+use std::io::Cursor;
+
+use image::{
+    AnimationDecoder, DynamicImage, GenericImageView, ImageDecoder, ImageError, ImageFormat, ImageReader,
+    codecs::{gif::GifDecoder, png::PngDecoder, webp::WebPDecoder},
+    metadata::Orientation,
+};
+
+/// What a picture may cost. Both are checked before it is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Of the file.
+    pub bytes: usize,
+    /// Width times height: what a small file unfolds to.
+    pub pixels: u64,
+}
+
+impl Default for Limits {
+    /// 20 MB, and 64 million pixels: the largest of common cameras.
+    fn default() -> Limits {
+        Limits { bytes: 20_000_000, pixels: 64_000_000 }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PictureError {
+    #[error("the picture has {size} bytes; at most {limit} are taken")]
+    TooManyBytes { size: usize, limit: usize },
+    #[error("the picture is {width} x {height}, which is {} pixels; at most {limit} are taken", u64::from(*.width) * u64::from(*.height))]
+    TooManyPixels { width: u32, height: u32, limit: u64 },
+    #[error("the picture is {width} x {height}: there is nothing in it")]
+    Empty { width: u32, height: u32 },
+    #[error("the picture is animated; send one frame as a picture of its own")]
+    Animated,
+    #[error("this is no picture in a format that is read (PNG, JPEG, WebP, GIF, BMP)")]
+    UnknownFormat,
+    #[error("the picture cannot be decoded: {0}")]
+    Broken(String),
+}
+
+/// Eight bits per channel, rows from the top, red, green and blue of each pixel together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    pub width: usize,
+    pub height: usize,
+    pub rgb: Vec<u8>,
+}
+
+impl Picture {
+    /// Decodes a file as the reference implementations do: turned as its EXIF orientation says; what is transparent
+    /// before white; of 16 bits the upper eight.
+    pub fn read(file: &[u8], limits: Limits) -> Result<Picture, PictureError> {
+        if file.len() > limits.bytes {
+            return Err(PictureError::TooManyBytes { size: file.len(), limit: limits.bytes });
+        }
+        let mut reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|e| broken(&e.into()))?;
+        let format = reader.format().ok_or(PictureError::UnknownFormat)?;
+        let mut allowed = image::Limits::default();
+        // Of 16 bits and four channels, and as much again for the decoder's own work.
+        allowed.max_alloc = Some(limits.pixels.saturating_mul(16).saturating_add(1 << 20));
+        reader.limits(allowed);
+        let mut decoder = reader.into_decoder().map_err(|e| broken(&e))?;
+        let (width, height) = decoder.dimensions();
+        if width == 0 || height == 0 {
+            return Err(PictureError::Empty { width, height });
+        }
+        if u64::from(width) * u64::from(height) > limits.pixels {
+            return Err(PictureError::TooManyPixels { width, height, limit: limits.pixels });
+        }
+        if animated(file, format)? {
+            return Err(PictureError::Animated);
+        }
+        // A file whose EXIF cannot be read is shown as it lies.
+        let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+        let mut decoded = DynamicImage::from_decoder(decoder).map_err(|e| broken(&e))?;
+        decoded.apply_orientation(orientation);
+        let (width, height) = decoded.dimensions();
+        Ok(Picture { width: width as usize, height: height as usize, rgb: rgb(decoded) })
+    }
+}
+
+fn broken(error: &ImageError) -> PictureError {
+    match error {
+        ImageError::Unsupported(_) => PictureError::UnknownFormat,
+        other => PictureError::Broken(other.to_string()),
+    }
+}
+
+fn animated(file: &[u8], format: ImageFormat) -> Result<bool, PictureError> {
+    let file = Cursor::new(file);
+    Ok(match format {
+        ImageFormat::Gif => {
+            let frames = GifDecoder::new(file).map_err(|e| broken(&e))?.into_frames();
+            frames.take(2).filter(Result::is_ok).count() > 1
+        }
+        ImageFormat::WebP => WebPDecoder::new(file).map_err(|e| broken(&e))?.has_animation(),
+        ImageFormat::Png => PngDecoder::new(file).and_then(|png| png.is_apng()).map_err(|e| broken(&e))?,
+        _ => false,
+    })
+}
+
+/// The upper eight bits of each sample; where there is alpha, before white.
+fn rgb(decoded: DynamicImage) -> Vec<u8> {
+    let upper = |sample: &u16| (sample >> 8) as u8;
+    match &decoded {
+        DynamicImage::ImageLuma16(grey) => grey.iter().flat_map(|sample| [upper(sample); 3]).collect(),
+        DynamicImage::ImageRgb16(color) => color.iter().map(upper).collect(),
+        DynamicImage::ImageLumaA16(_) | DynamicImage::ImageRgba16(_) => {
+            before_white(decoded.to_rgba16().pixels().map(|pixel| pixel.0.map(|sample| upper(&sample))))
+        }
+        DynamicImage::ImageLumaA8(_) | DynamicImage::ImageRgba8(_) => {
+            before_white(decoded.to_rgba8().pixels().map(|pixel| pixel.0))
+        }
+        _ => decoded.into_rgb8().into_raw(),
+    }
+}
+
+fn before_white(pixels: impl Iterator<Item = [u8; 4]>) -> Vec<u8> {
+    let blend = |[red, green, blue, alpha]: [u8; 4]| {
+        let alpha = u32::from(alpha);
+        [red, green, blue]
+            .map(|sample| ((u32::from(sample) * alpha + 255 * (255 - alpha)) * 2 + 255) / 510)
+            .map(|sum| sum as u8)
+    };
+    pixels.flat_map(blend).collect()
+}

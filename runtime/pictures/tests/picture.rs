@@ -1,0 +1,62 @@
+//! What cannot be shown to a model is refused before it costs anything, with a sentence.
+
+use std::io::Cursor;
+
+use image::{Delay, DynamicImage, Frame, ImageFormat, RgbaImage, codecs::gif::GifEncoder};
+use mgraph_pictures::{Limits, Picture};
+
+fn encoded(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
+    let mut file = Cursor::new(Vec::new());
+    DynamicImage::new_rgb8(width, height).write_to(&mut file, format).unwrap();
+    file.into_inner()
+}
+
+fn refused(file: &[u8], limits: Limits) -> String {
+    Picture::read(file, limits).map(|picture| (picture.width, picture.height)).unwrap_err().to_string()
+}
+
+#[test]
+fn a_file_that_is_no_picture() {
+    let limits = Limits::default();
+    for file in [&b""[..], b"GIF", b"hello, world", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"%PDF-1.7"] {
+        assert!(refused(file, limits).contains("no picture"), "{file:?}");
+    }
+    let whole = encoded(40, 30, ImageFormat::Png);
+    for length in [8, 20, 40, whole.len() - 20] {
+        let message = refused(&whole[..length], limits);
+        assert!(message.contains("cannot be decoded"), "{length} bytes: {message}");
+    }
+}
+
+#[test]
+fn a_small_file_that_unfolds_to_too_much() {
+    let file = encoded(3000, 2000, ImageFormat::Png);
+    let limits = Limits { pixels: 5_999_999, ..Limits::default() };
+    assert!(refused(&file, limits).contains("3000 x 2000, which is 6000000 pixels; at most 5999999"));
+    let limits = Limits { bytes: 10, ..Limits::default() };
+    assert!(refused(&file, limits).contains("at most 10 are taken"));
+
+    // A header that promises more than anybody has.
+    let mut header = encoded(8, 8, ImageFormat::Bmp);
+    header[18..26].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f]);
+    refused(&header, Limits::default());
+}
+
+#[test]
+fn nothing_and_animations() {
+    let mut nothing = encoded(8, 8, ImageFormat::Bmp);
+    nothing[18..22].copy_from_slice(&[0; 4]);
+    refused(&nothing, Limits::default());
+
+    let mut file = Vec::new();
+    let frame = |shade| {
+        Frame::from_parts(
+            RgbaImage::from_pixel(6, 5, image::Rgba([shade, 0, 0, 255])),
+            0,
+            0,
+            Delay::from_numer_denom_ms(100, 1),
+        )
+    };
+    GifEncoder::new(&mut file).encode_frames([frame(0), frame(200)]).unwrap();
+    assert!(refused(&file, Limits::default()).contains("animated"));
+}
