@@ -1,6 +1,6 @@
 //! Programs run without generated Rust: the same ops on three executors, and a golden's graphs as its session computes them.
 
-use mgraph_dsl::{compile_whole_prelude, interpret::Operand, ir::Program, load::Val, prelude_sources};
+use mgraph_dsl::{interpret::Operand, load::Val};
 use mgraph_runtime::{
     backend::{self, Backend},
     direct::{self, GraphCall, Many, Settings},
@@ -10,41 +10,18 @@ use mgraph_runtime::{
     session::{Batch, Float, Numerics, SessionOptions},
     tensor::{DType, Tensor},
 };
+use mgraph_tests::toy;
 
 const PINNED: Settings = Settings { numerics: Numerics::Pinned, float: DType::F32 };
 const BACKENDS: [Backend; 3] = [Backend::Mlx, Backend::Iree, Backend::Reference];
 
-fn program(ops: &str) -> Program {
-    let text = format!(
-        "family toy for \"toy\"\n\
-         config {{ vocab: dim = \"vocab\"  hidden: dim = \"hidden\" }}\n\
-         {ops}\n\
-         model {{\n\
-             table: Embedding(vocab, hidden)\n\
-             graph embed(tokens: i32[B, S]) -> F[B, S, hidden] {{ table(tokens) }}\n\
-             graph forward(x: F[B, S, hidden], positions: i32[B, S], wanted: i32[B, R]) -> F[B, R, vocab] {{\n\
-                 table.logits(rows_at(x, wanted))\n\
-             }}\n\
-         }}\n"
-    );
-    let mut sources = prelude_sources();
-    let file = sources.add("toy.mgraph", text);
-    compile_whole_prelude(sources, file).unwrap_or_else(|failed| panic!("{failed}"))
-}
-
-/// From -1 to 1, the same every time.
 fn numbers(shape: &[usize], seed: u32) -> Tensor {
-    let mut state = seed.wrapping_mul(747_796_405).wrapping_add(1);
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    Tensor::from_f32(shape, &(0..shape.iter().product()).map(|_| next()).collect::<Vec<_>>())
+    Tensor::from_f32(shape, &toy::numbers(shape.iter().product(), seed))
 }
 
 #[test]
 fn an_op_of_the_prelude_on_three_executors() {
-    let program = program("");
+    let program = toy::program("");
     let operands =
         vec![Operand::Tensor(numbers(&[3, 7], 1)), Operand::Tensor(numbers(&[7], 2)), Operand::Load(Val::Float(1e-5))];
     let norm = |backend| direct::op(backend, &PINNED, &program, "rms_norm", operands.clone()).unwrap();
@@ -61,7 +38,7 @@ fn an_op_of_the_prelude_on_three_executors() {
 #[test]
 fn a_call_that_fails_leaves_the_others_alone() {
     let program =
-        program("op twice(x: F[..]) -> F[..] { x + x }\nop flip(x: F[N, M]) -> F[M, N] { transpose(x, [1, 0]) }");
+        toy::program("op twice(x: F[..]) -> F[..] { x + x }\nop flip(x: F[N, M]) -> F[M, N] { transpose(x, [1, 0]) }");
     for backend in BACKENDS {
         let mut many = Many::new(backend, PINNED);
         let (x, y) = (numbers(&[2, 3], 1), numbers(&[5], 2));

@@ -34,8 +34,7 @@ fn program(file: &str) -> Program {
 
 fn tensor(numbers: &SafeTensors<'_>, key: &str) -> Tensor {
     let view = numbers.tensor(key).expect("the tensor is stored");
-    let dtype = DType::of_stored(view.dtype()).expect("a dtype of the language");
-    Tensor::of(dtype, view.shape(), view.data())
+    Tensor::of_stored(&view).expect("a dtype of the language")
 }
 
 /// The distance of 1 from the next number; 0 of integers and bools.

@@ -1,13 +1,14 @@
 //! Numerics `pinned` from the text to the machine: a chain of ops that round exactly has the same bits on MLX, on IREE and on the
 //! interpreter. `dot` and `matmul` are not here: their sums have an error bound, not bits.
 
-use mgraph_dsl::{compile_whole_prelude, interpret::Operand, ir::Program, prelude_sources};
+use mgraph_dsl::{interpret::Operand, ir::Program};
 use mgraph_runtime::{
     backend::Backend,
     direct::{Many, Settings},
     session::Numerics,
     tensor::{DType, Tensor},
 };
+use mgraph_tests::toy;
 
 /// Name, parameters of `F[N]`, body.
 const CHAINS: &[(&str, &str, &str)] = &[
@@ -33,32 +34,11 @@ fn program() -> Program {
         let parameters: Vec<String> = parameters.chars().map(|p| format!("{p}: F[N]")).collect();
         format!("op {name}({}) -> F[N] {{ {body} }}\n", parameters.join(", "))
     };
-    let text = format!(
-        "family toy for \"toy\"\n\
-         config {{ vocab: dim = \"vocab\"  hidden: dim = \"hidden\" }}\n\
-         {}\n\
-         model {{\n\
-             table: Embedding(vocab, hidden)\n\
-             graph embed(tokens: i32[B, S]) -> F[B, S, hidden] {{ table(tokens) }}\n\
-             graph forward(x: F[B, S, hidden], positions: i32[B, S], wanted: i32[B, R]) -> F[B, R, vocab] {{\n\
-                 table.logits(rows_at(x, wanted))\n\
-             }}\n\
-         }}\n",
-        CHAINS.iter().map(op).collect::<String>()
-    );
-    let mut sources = prelude_sources();
-    let file = sources.add("toy.mgraph", text);
-    compile_whole_prelude(sources, file).unwrap_or_else(|failed| panic!("{failed}"))
+    toy::program(&CHAINS.iter().map(op).collect::<String>())
 }
 
-/// From -1 to 1 with all the bits of an f32, the same every time.
 fn numbers(count: usize, seed: u32, dtype: DType) -> Tensor {
-    let mut state = seed.wrapping_mul(747_796_405).wrapping_add(1);
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    Tensor::from_f32(&[count], &(0..count).map(|_| next()).collect::<Vec<_>>()).to_float(dtype)
+    Tensor::from_f32(&[count], &toy::numbers(count, seed)).to_float(dtype)
 }
 
 /// Every chain, at every size.

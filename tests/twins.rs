@@ -8,6 +8,7 @@ use mgraph_runtime::{
     mlx::{Array, Core, Matrix, ops},
     tensor::DType,
 };
+use mgraph_tests::toy;
 
 /// As defined, and with the twin.
 fn both(op: impl Fn(&mut Call<'_, Config, Core>) -> Result<Array>) -> (Vec<f32>, Vec<f32>) {
@@ -22,12 +23,7 @@ fn both(op: impl Fn(&mut Call<'_, Config, Core>) -> Result<Array>) -> (Vec<f32>,
 
 /// Numbers from -`size` to `size`, the same every time.
 fn numbers(count: usize, size: f32, seed: u32) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(747_796_405).wrapping_add(1);
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..count).map(|_| size * next()).collect()
+    toy::numbers(count, seed).into_iter().map(|x| size * x).collect()
 }
 
 fn array(shape: &[i32], size: f32, seed: u32) -> Array {

@@ -1,7 +1,7 @@
 //! A tensor in host memory: what goes into a backend and what comes back (inputs, logits, probes, states, weights).
 
 use half::{bf16, f16};
-use safetensors::Dtype;
+use safetensors::{Dtype, tensor::TensorView};
 
 /// Element types that cross the seam between host and backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +30,20 @@ impl DType {
             Dtype::BOOL => DType::Bool,
             _ => return None,
         })
+    }
+
+    /// As it is stored.
+    pub fn stored(self) -> Dtype {
+        match self {
+            DType::F64 => Dtype::F64,
+            DType::F32 => Dtype::F32,
+            DType::F16 => Dtype::F16,
+            DType::BF16 => Dtype::BF16,
+            DType::I32 => Dtype::I32,
+            DType::U32 => Dtype::U32,
+            DType::U8 => Dtype::U8,
+            DType::Bool => Dtype::BOOL,
+        }
     }
 
     pub fn is_float(self) -> bool {
@@ -73,6 +87,11 @@ impl Tensor {
     pub fn of(dtype: DType, shape: &[usize], bytes: &[u8]) -> Tensor {
         debug_assert_eq!(shape.iter().product::<usize>() * dtype.size(), bytes.len());
         Tensor { dtype, shape: shape.to_vec(), bytes: bytes.to_vec() }
+    }
+
+    /// A copy of a stored tensor; `None` where the language has no such dtype.
+    pub fn of_stored(view: &TensorView<'_>) -> Option<Tensor> {
+        Some(Tensor::of(DType::of_stored(view.dtype())?, view.shape(), view.data()))
     }
 
     pub fn len(&self) -> usize {

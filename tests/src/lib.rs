@@ -1,8 +1,8 @@
-//! What the cross-crate tests share: where fixtures lie, how a golden is opened, and the certificate.
+//! What the cross-crate tests share: where fixtures lie, how a golden is opened, the certificate, and a family of ops.
 
 pub mod certificate;
-
 pub mod executors;
+pub mod toy;
 
 use std::{
     path::{Path, PathBuf},

@@ -6,11 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mgraph_runtime::{
-    direct::Emitted,
-    tensor::{DType, Tensor},
-};
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use mgraph_runtime::{direct::Emitted, tensor::Tensor};
+use safetensors::{SafeTensors, tensor::TensorView};
 
 pub struct Stored(BTreeMap<String, BTreeMap<usize, Tensor>>);
 
@@ -36,9 +33,8 @@ impl Stored {
         let mut found = BTreeMap::new();
         for (name, view) in tensors.iter() {
             let (key, at) = name.split_once('.').expect("DIGEST.RESULT");
-            let dtype = DType::of_stored(view.dtype()).expect("a dtype of the language");
             let results: &mut BTreeMap<usize, Tensor> = found.entry(key.to_owned()).or_default();
-            results.insert(at.parse().expect("a number"), Tensor::of(dtype, view.shape(), view.data()));
+            results.insert(at.parse().expect("a number"), Tensor::of_stored(&view).expect("a dtype of the language"));
         }
         Stored(found)
     }
@@ -62,22 +58,9 @@ pub fn write(dir: &Path, emitted: &Emitted) {
     let key = key(emitted);
     fs::write(dir.join(format!("{key}.mlir")), &emitted.text).expect("the folder can be written");
     let views = emitted.inputs.iter().enumerate().map(|(at, tensor)| {
-        let view = TensorView::new(dtype(tensor.dtype), tensor.shape.clone(), &tensor.bytes);
+        let view = TensorView::new(tensor.dtype.stored(), tensor.shape.clone(), &tensor.bytes);
         (at.to_string(), view.expect("the bytes fill the shape"))
     });
     let inputs = dir.join(format!("{key}.safetensors"));
     safetensors::serialize_to_file(views, None, &inputs).expect("the folder can be written");
-}
-
-fn dtype(dtype: DType) -> Dtype {
-    match dtype {
-        DType::F64 => Dtype::F64,
-        DType::F32 => Dtype::F32,
-        DType::F16 => Dtype::F16,
-        DType::BF16 => Dtype::BF16,
-        DType::I32 => Dtype::I32,
-        DType::U32 => Dtype::U32,
-        DType::U8 => Dtype::U8,
-        DType::Bool => Dtype::BOOL,
-    }
 }

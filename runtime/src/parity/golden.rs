@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::compare::Bound;
 use crate::{
     error::{Context, Result, ensure},
-    tensor::{DType, Tensor},
+    tensor::Tensor,
 };
 
 /// See `tests/goldens/README.md` for the names of tensors and the reason of the tolerance.
@@ -36,10 +36,10 @@ impl Golden {
             SafeTensors::deserialize(&bytes).with_context(|| format!("{shown} is not a readable safetensors file"))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in file.iter() {
-            let stored = view.dtype();
-            let dtype = DType::of_stored(stored)
-                .with_context(|| format!("{shown}: tensor {name} is {stored:?}, which is no dtype of the language"))?;
-            tensors.insert(name.to_owned(), Tensor::of(dtype, view.shape(), view.data()));
+            let tensor = Tensor::of_stored(&view).with_context(|| {
+                format!("{shown}: tensor {name} is {:?}, which is no dtype of the language", view.dtype())
+            })?;
+            tensors.insert(name.to_owned(), tensor);
         }
         let beside = path.with_extension("json");
         let notes = match fs::read_to_string(&beside) {

@@ -8,7 +8,7 @@ use mgraph_dsl::{
     ir::Program,
     trace::{Node, What},
 };
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{SafeTensors, tensor::TensorView};
 
 use super::{
     Found, Slices,
@@ -18,11 +18,11 @@ use super::{
 use crate::{
     backend::Backend,
     direct::{self, Settings},
-    error::{Context, Result, anyhow, bail, ensure},
+    error::{Context, Result, anyhow, ensure},
     mlx,
     parity::compare::{Bound, Difference, compare},
     session::{Float, Numerics},
-    tensor::{DType, Tensor},
+    tensor::Tensor,
 };
 
 pub const FILE: &str = "case.mgraph";
@@ -145,7 +145,7 @@ impl Case {
         tensors.extend(self.results.iter().map(|(backend, tensor)| (format!("result.{backend}"), tensor)));
         let mut views = Vec::new();
         for (name, tensor) in &tensors {
-            views.push((name.as_str(), TensorView::new(stored(tensor.dtype), tensor.shape.clone(), &tensor.bytes)?));
+            views.push((name.as_str(), TensorView::new(tensor.dtype.stored(), tensor.shape.clone(), &tensor.bytes)?));
         }
         let [(a, _), (b, _)] = &self.results;
         let mut about: HashMap<String, String> = [
@@ -245,20 +245,6 @@ fn named_value<T: clap::ValueEnum>(name: &str) -> Result<T> {
     T::from_str(name, false).map_err(|said| anyhow!("{name}: {said}"))
 }
 
-fn stored(dtype: DType) -> Dtype {
-    match dtype {
-        DType::F64 => Dtype::F64,
-        DType::F32 => Dtype::F32,
-        DType::F16 => Dtype::F16,
-        DType::BF16 => Dtype::BF16,
-        DType::I32 => Dtype::I32,
-        DType::U32 => Dtype::U32,
-        DType::U8 => Dtype::U8,
-        DType::Bool => Dtype::BOOL,
-    }
-}
-
 fn tensor(view: &TensorView<'_>) -> Result<Tensor> {
-    let Some(dtype) = DType::of_stored(view.dtype()) else { bail!("dtype {:?} is none of the language", view.dtype()) };
-    Ok(Tensor { dtype, shape: view.shape().to_vec(), bytes: view.data().to_vec() })
+    Tensor::of_stored(view).with_context(|| format!("dtype {:?} is none of the language", view.dtype()))
 }
