@@ -22,6 +22,45 @@ pub struct Pictures {
     pub of_tokens: Option<Arc<OfTokens>>,
 }
 
+impl Pictures {
+    /// Of the processor `pooled_crops`. Windows that name no patch are padding, and no token has their feature.
+    ///
+    /// Errors: not as many tokens `image_token` as features.
+    pub fn pooled_crops(
+        tokens: &[i32],
+        image_token: i32,
+        (pixels, pooling): (Tensor, Tensor),
+        of_tokens: Option<Arc<OfTokens>>,
+    ) -> Result<Pictures> {
+        let windows = pooling.to_f64();
+        let each = pooling.shape.get(1).copied().unwrap_or(0).max(1);
+        let named = windows.chunks(each).enumerate().filter(|(_, window)| window.iter().any(|patch| *patch >= 0.0));
+        let feature_rows = feature_rows(tokens, image_token, named.map(|(row, _)| row))?;
+        Ok(Pictures { vision: vec![("pixels", pixels), ("pooling", pooling)], feature_rows, of_tokens })
+    }
+}
+
+/// The `n`-th token `image_token` has the `n`-th of `rows`.
+///
+/// Errors: not as many tokens as rows.
+pub(crate) fn feature_rows(
+    tokens: &[i32],
+    image_token: i32,
+    rows: impl IntoIterator<Item = usize>,
+) -> Result<Vec<i32>> {
+    let mut rows = rows.into_iter();
+    let mut named = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        named.push(match *token == image_token {
+            true => rows.next().with_context(|| format!("more tokens {image_token} than there are features"))? as i32,
+            false => -1,
+        });
+    }
+    let left = rows.count();
+    ensure!(left == 0, "{left} features more than there are tokens {image_token}");
+    Ok(named)
+}
+
 /// The input of `forward` that tells tokens about pictures, for every position of a request: those of the prompt, and those
 /// that are generated after it.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +74,12 @@ pub enum OfTokens {
 }
 
 impl OfTokens {
+    /// One span of all tokens that are among `seeing`, wherever they stand; `None` where there is none of them.
+    pub fn one_span(tokens: &[i32], seeing: &[i32]) -> Option<OfTokens> {
+        let spans: Vec<i32> = tokens.iter().map(|token| i32::from(seeing.contains(token))).collect();
+        spans.contains(&1).then_some(OfTokens::Spans(spans))
+    }
+
     pub fn span(&self, position: usize) -> Result<i32> {
         match self {
             OfTokens::Spans(spans) => Ok(spans.get(position).copied().unwrap_or(0)),

@@ -18,7 +18,10 @@ use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use crate::checkpoint::{Problem, read_object};
+use crate::{
+    checkpoint::{Problem, read_object},
+    tokenizer::token_text,
+};
 
 /// Instructions one rendering may take; a conversation of a thousand messages takes a few hundredths.
 const FUEL: u64 = 10_000_000;
@@ -56,24 +59,58 @@ pub enum TemplateError {
     Config(#[from] Problem),
 }
 
-/// A message of text.
+/// A message of text and pictures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     pub role: String,
-    pub content: String,
+    /// In the order in which they are read.
+    pub content: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    Text(String),
+    /// The next of the conversation's pictures.
+    Image,
 }
 
 impl Message {
     pub fn system(content: &str) -> Message {
-        Message { role: "system".into(), content: content.into() }
+        Message::of("system", content)
     }
 
     pub fn user(content: &str) -> Message {
-        Message { role: "user".into(), content: content.into() }
+        Message::of("user", content)
     }
 
     pub fn assistant(content: &str) -> Message {
-        Message { role: "assistant".into(), content: content.into() }
+        Message::of("assistant", content)
+    }
+
+    fn of(role: &str, content: &str) -> Message {
+        Message { role: role.into(), content: vec![Part::Text(content.into())] }
+    }
+
+    /// As templates read it: the content is a list of parts where a picture is among them. Otherwise it is a string, which
+    /// templates of text alone take too; several texts have a line each.
+    pub fn to_json(&self) -> Value {
+        let text = |part: &Part| match part {
+            Part::Text(text) => Some(text.clone()),
+            Part::Image => None,
+        };
+        let texts: Option<Vec<String>> = self.content.iter().map(text).collect();
+        let content =
+            texts.map_or_else(|| self.content.iter().map(Part::to_json).collect(), |texts| json!(texts.join("\n")));
+        json!({"role": self.role, "content": content})
+    }
+}
+
+impl Part {
+    fn to_json(&self) -> Value {
+        match self {
+            Part::Text(text) => json!({"type": "text", "text": text}),
+            Part::Image => json!({"type": "image"}),
+        }
     }
 }
 
@@ -153,10 +190,9 @@ impl ChatTemplate {
         Ok(ChatTemplate { path: path.to_path_buf(), environment, special_tokens })
     }
 
-    /// Renders messages of text.
+    /// Renders messages of text and pictures.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, TemplateError> {
-        let messages: Vec<Value> =
-            messages.iter().map(|message| json!({"role": message.role, "content": message.content})).collect();
+        let messages: Vec<Value> = messages.iter().map(Message::to_json).collect();
         self.render_conversation(&Conversation { messages: &messages, add_generation_prompt, ..Default::default() })
     }
 
@@ -205,15 +241,14 @@ fn normalized(message: &Value) -> Value {
 }
 
 fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
-    let text = |token: &Value| token.as_str().or_else(|| token.get("content")?.as_str()).map(str::to_owned);
     let mut tokens = Map::new();
     for name in SPECIAL_TOKENS {
-        if let Some(token) = config.get(name).and_then(text) {
+        if let Some(token) = config.get(name).and_then(token_text) {
             tokens.insert(name.into(), token.into());
         }
     }
     if let Some(Value::Array(list)) = config.get("additional_special_tokens") {
-        tokens.insert("additional_special_tokens".into(), list.iter().filter_map(text).collect());
+        tokens.insert("additional_special_tokens".into(), list.iter().filter_map(token_text).collect());
     }
     tokens
 }

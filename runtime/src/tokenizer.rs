@@ -150,10 +150,14 @@ fn eos_ids(dir: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<Vec<u32>, To
         ids.extend(listed(&config).map_err(|found| TokenizerError::Eos { path, found })?);
     }
     let config = read_object(&dir.join("tokenizer_config.json"))?.unwrap_or_default();
-    // Written as the token itself, or as an object that describes it.
-    let token = config.get("eos_token").and_then(|token| token.as_str().or_else(|| token.get("content")?.as_str()));
+    let token = config.get("eos_token").and_then(token_text);
     ids.extend(token.and_then(|token| tokenizer.token_to_id(token)));
     Ok(ids.into_iter().collect())
+}
+
+/// A token in tokenizer_config.json: written as itself, or as an object that describes it.
+pub(crate) fn token_text(token: &Value) -> Option<&str> {
+    token.as_str().or_else(|| token.get("content")?.as_str())
 }
 
 /// `eos_token_id` as one id, a list, or null; models of several parts keep it in `text_config`.

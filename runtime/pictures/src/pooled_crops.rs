@@ -290,7 +290,26 @@ pub enum Placeholder {
     End,
 }
 
+/// The token that stands for a picture in the text of a prompt, where the tokenizer does not say otherwise. It is written out
+/// as the picture's [`Settings::placeholders`].
+pub const MARK: &str = "<|image|>";
+
+/// The tokens that see each other both ways, those of all pictures together. Some belong to videos, and none is missing.
+pub const SEEING: [&str; 8] = [
+    "<im_patch>",
+    "<im_col>",
+    "<im_start>",
+    "<low_res_im_start>",
+    "<frame_start>",
+    "<im_end>",
+    "<frame_end>",
+    "<im_low>",
+];
+
 impl Placeholder {
+    pub const ALL: [Placeholder; 5] =
+        [Placeholder::ViewStart, Placeholder::Start, Placeholder::Patch, Placeholder::Column, Placeholder::End];
+
     /// As the tokenizer of such checkpoints spells it.
     pub fn text(self) -> &'static str {
         match self {

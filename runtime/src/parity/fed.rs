@@ -14,7 +14,8 @@ use crate::{
     error::{Context, Result, bail, ensure},
     inputs,
     model::Model,
-    pictures::{OfTokens, Pictures},
+    pictures::{OfTokens, Pictures, feature_rows},
+    processor::image_token,
     tensor::{DType, Tensor},
 };
 
@@ -102,8 +103,8 @@ impl Reading<'_> {
 
     fn pictures(&self, processor: &Processor) -> Result<Pictures> {
         match processor.kind {
-            ProcessorKind::PooledCrops => self.pooled_crops(&processor.image_token),
-            ProcessorKind::NativeGrid => self.native_grid(&processor.image_token),
+            ProcessorKind::PooledCrops => self.pooled_crops(processor),
+            ProcessorKind::NativeGrid => self.native_grid(processor),
             ProcessorKind::AspectTiles => self.aspect_tiles(),
         }
     }
@@ -133,27 +134,8 @@ impl Reading<'_> {
         Ok(Tensor::from_i32(&shape, &integers(tensor)))
     }
 
-    /// The `n`-th picture token has the `n`-th of `rows`.
-    fn feature_rows(&self, image_token: &str, rows: impl IntoIterator<Item = usize>) -> Result<Vec<i32>> {
-        let stated = image_token.split('.').try_fold(self.config, |object, key| object.get(key));
-        let id = stated.and_then(Value::as_i64);
-        let id = id.with_context(|| format!("config.json has no token id {image_token:?}"))?;
-        let mut rows = rows.into_iter();
-        let mut named = Vec::with_capacity(self.tokens.len());
-        for token in &self.tokens {
-            named.push(match i64::from(*token) == id {
-                true => rows.next().with_context(|| format!("more tokens {id} than there are features"))? as i32,
-                false => -1,
-            });
-        }
-        let left = rows.count();
-        ensure!(left == 0, "{left} features more than there are tokens {id}");
-        Ok(named)
-    }
-
-    /// Crops of patches, and for each feature the patches that are pooled into it. Rows of `pooling` that name no patch are
-    /// padding, and no token has their feature.
-    fn pooled_crops(&self, image_token: &str) -> Result<Pictures> {
+    /// Crops of patches, and for each feature the patches that are pooled into it.
+    fn pooled_crops(&self, processor: &Processor) -> Result<Pictures> {
         let of_tokens = match self.has("mm_token_type_ids") {
             true => Some(Arc::new(OfTokens::Spans(integers(self.input("mm_token_type_ids", 1)?.1)))),
             false => None,
@@ -162,18 +144,13 @@ impl Reading<'_> {
             return Ok(Pictures { of_tokens, ..Pictures::default() });
         }
         let pooling = self.integers("image_token_pooling", 0)?;
-        let (features, each) = matrix(&pooling, "input.image_token_pooling")?;
-        let patches = integers(&pooling);
-        let named = (0..features).filter(|m| patches[m * each..(m + 1) * each].iter().any(|patch| *patch >= 0));
-        Ok(Pictures {
-            vision: vec![("pixels", self.floats("pixel_values", 0)?), ("pooling", pooling)],
-            feature_rows: self.feature_rows(image_token, named)?,
-            of_tokens,
-        })
+        matrix(&pooling, "input.image_token_pooling")?;
+        let made = (self.floats("pixel_values", 0)?, pooling);
+        Pictures::pooled_crops(&self.tokens, image_token(self.config, processor)?, made, of_tokens)
     }
 
     /// Patches of each picture in its own size, in square groups that become one token each.
-    fn native_grid(&self, image_token: &str) -> Result<Pictures> {
+    fn native_grid(&self, processor: &Processor) -> Result<Pictures> {
         if !self.has("image_grid_thw") {
             return Ok(Pictures::default());
         }
@@ -217,7 +194,7 @@ impl Reading<'_> {
                 ("grid", Tensor::from_i32(&[2, patches], &[rows, columns].concat())),
                 ("picture", Tensor::from_i32(&[patches], &picture)),
             ],
-            feature_rows: self.feature_rows(image_token, 0..features)?,
+            feature_rows: feature_rows(&self.tokens, image_token(self.config, processor)?, 0..features)?,
             of_tokens: Some(Arc::new(OfTokens::AxisPositions { axes, next })),
         })
     }
