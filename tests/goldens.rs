@@ -216,7 +216,7 @@ fn a_prompt_with_pictures_in_chunks() {
                 probes: Probes::Unread,
             };
             let mut session = backend::open(backend, &model, options).unwrap();
-            let seen = Seen::look(session.as_mut(), &model, &pictures, None).unwrap();
+            let seen = Seen::look(session.as_mut(), &model, &pictures, 0, None).unwrap();
             let mut pieces = Vec::new();
             while pieces.iter().sum::<usize>() < width {
                 pieces.push(seen.chunk(pieces.iter().sum()..width, 8));
@@ -262,10 +262,10 @@ fn inputs_that_do_not_fit_are_refused() {
             ],
             "input ratio of graph vision has shape [3]; beside the others it must be [2]",
         ),
-        ("embed", &[("tokens", ids(&[2, 2]))], "a call of 2 rows on a session of 1"),
+        ("embed", &[("tokens", ids(&[2, 2]))], "a call of rows 0..2, but the session has 1; open it with more rows"),
     ];
     for (graph, inputs, expected) in cases {
-        assert_eq!(session.call(graph, inputs, None).unwrap_err().to_string(), expected);
+        assert_eq!(session.call(graph, inputs, 0, None).unwrap_err().to_string(), expected);
     }
     // More pictures than the state has room for.
     let mut many = pictures.clone();
@@ -273,7 +273,7 @@ fn inputs_that_do_not_fit_are_refused() {
         tensor.shape[0] *= 3;
         tensor.bytes = tensor.bytes.repeat(3);
     }
-    let error = Seen::look(session.as_mut(), &model, &many, None).err().unwrap().to_string();
+    let error = Seen::look(session.as_mut(), &model, &many, 0, None).err().unwrap().to_string();
     assert_eq!(error, "the request has 6 pictures, and there is room for 4. Raise --limit pictures=6");
 }
 

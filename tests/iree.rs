@@ -67,7 +67,7 @@ fn a_second_start_compiles_nothing() {
     let prepare = || {
         let mut reports = Vec::new();
         let mut session = session(64, 16, folder.path());
-        session.prepare(&[1, 16], &mut |report| reports.push(report.to_owned())).unwrap();
+        session.prepare(&[(1, 1), (1, 16)], &mut |report| reports.push(report.to_owned())).unwrap();
         (feed(&mut session, &tokens(20), 16), reports)
     };
     let (first, reports) = prepare();

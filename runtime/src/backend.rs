@@ -63,11 +63,17 @@ impl InVocabulary {
 }
 
 impl Session for InVocabulary {
-    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+    fn call(
+        &mut self,
+        graph: &str,
+        inputs: &[(&str, Tensor)],
+        first_row: usize,
+        probes: Option<ProbeSink<'_>>,
+    ) -> Result<Vec<Tensor>> {
         if let Some((_, tokens)) = inputs.iter().find(|(name, _)| *name == "tokens") {
             self.check(&bytemuck::pod_collect_to_vec(&tokens.bytes))?;
         }
-        self.inner.call(graph, inputs, probes)
+        self.inner.call(graph, inputs, first_row, probes)
     }
 
     fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
@@ -91,6 +97,10 @@ impl Session for InVocabulary {
         self.inner.reset()
     }
 
+    fn forget(&mut self, row: usize, kept: usize) -> Result<()> {
+        self.inner.forget(row, kept)
+    }
+
     fn state(&mut self, path: &str) -> Result<Tensor> {
         self.inner.state(path)
     }
@@ -99,7 +109,7 @@ impl Session for InVocabulary {
         self.inner.tell(progress);
     }
 
-    fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()> {
-        self.inner.prepare(widths, progress)
+    fn prepare(&mut self, shapes: &[(usize, usize)], progress: &mut dyn FnMut(&str)) -> Result<()> {
+        self.inner.prepare(shapes, progress)
     }
 }

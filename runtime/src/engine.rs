@@ -156,18 +156,18 @@ pub fn prefill<'a>(session: &mut dyn Session, prompt: impl Into<Prompt<'a>>) -> 
     }
 }
 
-/// The widths that [`prefill`] of `tokens` tokens and decoding will ask for: what [`Session::prepare`] needs.
-pub fn widths(session: &dyn Session, tokens: usize) -> Vec<usize> {
-    let mut widths = vec![1];
+/// The shapes, `(rows, width)`, that [`prefill`] of `tokens` tokens and decoding will ask for: what [`Session::prepare`] needs.
+pub fn shapes(session: &dyn Session, tokens: usize) -> Vec<(usize, usize)> {
+    let mut shapes = vec![(1, 1)];
     let mut left = tokens;
     while left > 0 {
         let width = session.width(left);
-        if !widths.contains(&width) {
-            widths.push(width);
+        if !shapes.contains(&(1, width)) {
+            shapes.push((1, width));
         }
         left -= left.min(width);
     }
-    widths
+    shapes
 }
 
 #[cfg(test)]

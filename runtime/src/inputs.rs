@@ -1,6 +1,6 @@
 //! The inputs of graphs: which tensors a graph takes in a call, checked before any work, and what `step` is told of a batch.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use mgraph_dsl::{
     config::Resolved,
@@ -12,7 +12,7 @@ use mgraph_dsl::{
 use crate::{
     error::{Context, Result, anyhow, bail, ensure},
     pictures::OfTokens,
-    session::Batch,
+    session::{Batch, within},
     tensor::{DType, Tensor},
     weights::concrete,
 };
@@ -30,10 +30,21 @@ pub struct Input {
 pub struct Given {
     /// By name, in the order of the graph's parameters.
     pub inputs: Vec<(String, Tensor)>,
-    /// `B`, where the graph has it.
-    pub rows: Option<usize>,
+    /// The rows of the session that the call covers, as many as `B`; where the graph has no `B`, none is told.
+    pub rows: Option<Range<usize>>,
     /// One past the largest of `positions`; 0 where the graph takes none.
     pub reach: usize,
+}
+
+impl Given {
+    /// The rows that a call of a session of `rows` rows covers: all of them, where the graph does not tell.
+    ///
+    /// Errors: rows that the session does not have.
+    pub fn covered(&self, rows: usize) -> Result<Range<usize>> {
+        let covered = self.rows.clone().unwrap_or(0..rows);
+        within(&covered, rows)?;
+        Ok(covered)
+    }
 }
 
 /// What the free dims of `step` are in a call.
@@ -107,7 +118,8 @@ fn lone(dim: &Dim) -> Option<&str> {
     }
 }
 
-/// What is given to a graph by name, as the graph takes it: in its order, floats in the dtype that it declares.
+/// What is given to a graph by name, as the graph takes it: in its order, floats in the dtype that it declares. Its rows are those
+/// of the session from `first_row` on.
 ///
 /// Errors: a graph or an input that there is not, one too few, and a dtype or shape that does not fit the declaration.
 pub fn of_graph(
@@ -115,6 +127,7 @@ pub fn of_graph(
     resolved: &Resolved,
     name: &str,
     given: &[(&str, Tensor)],
+    first_row: usize,
     float: DType,
 ) -> Result<Given> {
     let function = graph(program, name)?;
@@ -161,7 +174,8 @@ pub fn of_graph(
     let positions = positions.map(|(_, tensor)| bytemuck::pod_collect_to_vec::<u8, i32>(&tensor.bytes));
     ensure!(positions.iter().flatten().all(|p| *p >= 0), "graph {name} is given a negative position");
     let reach = positions.into_iter().flatten().max().map_or(0, |p| p as usize + 1);
-    Ok(Given { inputs, rows: names.free.get("B").copied(), reach })
+    let rows = names.free.get("B").map(|rows| first_row..first_row.saturating_add(*rows));
+    Ok(Given { inputs, rows, reach })
 }
 
 /// The shape of an input of a graph, as far as config alone tells it: free dims are 1.
@@ -217,7 +231,7 @@ pub fn of_step(program: &Program, resolved: &Resolved, sizes: CallSizes, float: 
 pub fn of_batch(program: &Program, resolved: &Resolved, batch: &Batch, float: DType) -> Result<Given> {
     let inputs = of_step(program, resolved, batch.into(), float)?;
     let told = inputs.into_iter().map(|input| Ok((input.name.clone(), input.of(batch)?))).collect::<Result<_>>()?;
-    Ok(Given { inputs: told, rows: Some(batch.rows), reach: batch.reach() })
+    Ok(Given { inputs: told, rows: Some(batch.covered()), reach: batch.reach() })
 }
 
 /// Every input of a graph but those that other graphs make, of a batch.

@@ -150,27 +150,30 @@ impl OfTokens {
     }
 }
 
-/// A request whose pictures the session has looked at: one row.
+/// A request whose pictures the session has looked at: one row of the session.
 #[derive(Clone)]
 pub struct Seen {
     model: Arc<Model>,
+    row: usize,
     features: Option<Tensor>,
     feature_rows: Vec<i32>,
     of_tokens: Option<Arc<OfTokens>>,
 }
 
 impl Seen {
-    /// `vision` and `attach`, where there are pictures for them: before the first token of the request.
+    /// `vision` and `attach`, where there are pictures for them: before the first token of the request, which lives in `row`.
     ///
-    /// Errors: more pictures than the family's limit, or a session of several rows.
+    /// Errors: more pictures than the family's limit, or a row that the session does not have.
     pub fn look(
         session: &mut dyn Session,
         model: &Arc<Model>,
         pictures: &Pictures,
+        row: usize,
         mut probes: Option<ProbeSink<'_>>,
     ) -> Result<Seen> {
         let mut seen = Seen {
             model: model.clone(),
+            row,
             features: None,
             feature_rows: pictures.feature_rows.clone(),
             of_tokens: pictures.of_tokens.clone(),
@@ -178,7 +181,7 @@ impl Seen {
         if pictures.vision.is_empty() {
             return Ok(seen);
         }
-        let features = session.call("vision", &pictures.vision, again(&mut probes))?.into_iter().next();
+        let features = session.call("vision", &pictures.vision, row, again(&mut probes))?.into_iter().next();
         let features = features.context("graph vision gives features")?;
         if model.program.graph("attach").is_some() {
             let declared = inputs::declared_shape(&model.program, &model.resolved, "attach", "features")?;
@@ -190,7 +193,7 @@ impl Seen {
             let mut filled = Tensor { shape: declared, ..features.clone() };
             filled.bytes.resize(filled.len() * filled.dtype.size(), 0);
             let count = Tensor::from_i32(&[1], &[count as i32]);
-            session.call("attach", &[("features", filled), ("count", count)], again(&mut probes))?;
+            session.call("attach", &[("features", filled), ("count", count)], row, again(&mut probes))?;
         }
         seen.features = Some(features);
         Ok(seen)
@@ -204,10 +207,15 @@ impl Seen {
         }
     }
 
-    /// Tokens of this request, at any of its positions: `embed`, `merge` where a token stands for a place of a picture,
+    /// What the tokens of this request are told of its pictures: where it is one row of a batch of several.
+    pub fn of_tokens(&self) -> Option<&Arc<OfTokens>> {
+        self.of_tokens.as_ref()
+    }
+
+    /// Tokens of this request in its row, at any of its positions: `embed`, `merge` where a token stands for a place of a picture,
     /// `forward`; without such tokens the fused `step`. Logits `[1, R, vocab]`.
     pub fn step(&self, session: &mut dyn Session, batch: &Batch, mut probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
-        let mut batch = batch.clone();
+        let mut batch = batch.clone().at_row(self.row);
         if let Some(told) = &self.of_tokens {
             ensure!(batch.rows == 1, "a request is one row, and this call has {}", batch.rows);
             batch.of_tokens = vec![Some(told.clone())];
@@ -226,7 +234,7 @@ impl Seen {
             };
             let told = told.iter().map(|(name, value)| (name.as_str(), value.clone()));
             let given: Vec<(&str, Tensor)> = told.chain(made).collect();
-            let result = session.call(graph, &given, again(&mut probes))?.into_iter().next();
+            let result = session.call(graph, &given, self.row, again(&mut probes))?.into_iter().next();
             result.with_context(|| format!("graph {graph} has a result"))
         };
         let x = call("embed", Vec::new(), true)?;

@@ -9,11 +9,11 @@ use mgraph_dsl::{
 
 use crate::{
     checkpoint::Checkpoint,
-    error::{Context, Result, anyhow, bail, ensure},
+    error::{Context, Result, anyhow, bail},
     inputs,
     model::Model,
     probes::Probes,
-    session::{Batch, Float, ProbeSink, Session, SessionOptions, again},
+    session::{Batch, Float, ProbeSink, Session, SessionOptions, again, within},
     tensor::{DType, Tensor},
     weights::concrete,
 };
@@ -74,15 +74,19 @@ impl ReferenceSession {
 }
 
 impl Session for ReferenceSession {
-    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+    fn call(
+        &mut self,
+        graph: &str,
+        inputs: &[(&str, Tensor)],
+        first_row: usize,
+        probes: Option<ProbeSink<'_>>,
+    ) -> Result<Vec<Tensor>> {
         let (program, resolved) = (&self.model.program, &self.model.resolved);
-        let given = inputs::of_graph(program, resolved, graph, inputs, self.options.dtype.dtype())?;
-        let rows = given.rows.unwrap_or(self.options.rows);
-        ensure!(rows <= self.options.rows, "a call of {rows} rows, but the session has {}", self.options.rows);
-        let slots: Vec<usize> = (0..rows).collect();
+        let given = inputs::of_graph(program, resolved, graph, inputs, first_row, self.options.dtype.dtype())?;
+        let slots: Vec<usize> = given.covered(self.options.rows)?.collect();
         if let Some(kept) = &mut self.kept {
             let inputs = given.inputs.clone();
-            kept.push(Called { graph: graph.to_owned(), inputs, rows, positions: given.reach });
+            kept.push(Called { graph: graph.to_owned(), inputs, rows: slots.len(), positions: given.reach });
         }
         let tensors = given.inputs.iter().map(|(name, value)| Ok((name.as_str(), guest(value)?)));
         let tensors = tensors.collect::<Result<Vec<_>>>()?;
@@ -106,7 +110,7 @@ impl Session for ReferenceSession {
             };
             let told = told.iter().map(|(name, value)| (name.as_str(), value.clone()));
             let given: Vec<_> = told.chain(x.take().map(|x| ("x", x))).collect();
-            x = self.call(graph, &given, again(&mut probes))?.into_iter().next();
+            x = self.call(graph, &given, batch.first_row, again(&mut probes))?.into_iter().next();
         }
         x.context("graph forward has a result")
     }
@@ -128,19 +132,33 @@ impl Session for ReferenceSession {
         Ok(())
     }
 
-    fn state(&mut self, path: &str) -> Result<Tensor> {
-        if !self.model.states().iter().any(|s| s == path) {
-            bail!("there is no state {path}");
-        }
-        let rows: Option<Vec<Tensor>> =
-            (0..self.options.rows).map(|slot| self.interpreter.state(path, slot).map(host)).collect();
-        let rows = rows.with_context(|| format!("nothing was written to state {path} yet"))?;
-        let first = rows.first().context("a session has rows")?;
-        let shape = [&[rows.len()], &first.shape[..]].concat();
-        Ok(Tensor { dtype: first.dtype, shape, bytes: rows.iter().flat_map(|r| r.bytes.iter().copied()).collect() })
+    fn forget(&mut self, row: usize, kept: usize) -> Result<()> {
+        within(&(row..row.saturating_add(1)), self.options.rows)?;
+        self.interpreter.forget(row, kept).map_err(|message| anyhow!(message))
     }
 
-    fn prepare(&mut self, _widths: &[usize], _progress: &mut dyn FnMut(&str)) -> Result<()> {
+    /// Rows that hold fewer positions than others are filled up with zeros, as are those that hold nothing.
+    fn state(&mut self, path: &str) -> Result<Tensor> {
+        let Some(state) = self.model.bindings.states.iter().find(|state| state.path == path) else {
+            bail!("there is no state {path}");
+        };
+        // Rows have no axis of rows.
+        let axis = state.positions().and_then(|axis| axis.checked_sub(1));
+        let rows: Vec<Option<Tensor>> =
+            (0..self.options.rows).map(|slot| self.interpreter.state(path, slot).map(host)).collect();
+        let positions = |row: &Tensor| axis.map_or(0, |axis| row.shape[axis]);
+        let longest = rows.iter().flatten().max_by_key(|row| positions(row));
+        let longest = longest.with_context(|| format!("nothing was written to state {path} yet"))?;
+        let filled = |row: &Option<Tensor>| match (row, axis) {
+            (None, _) => vec![0; longest.bytes.len()],
+            (Some(row), None) => row.bytes.clone(),
+            (Some(row), Some(axis)) => row.filled(axis, longest.shape[axis]).bytes,
+        };
+        let shape = [&[rows.len()], &longest.shape[..]].concat();
+        Ok(Tensor { dtype: longest.dtype, shape, bytes: rows.iter().flat_map(filled).collect() })
+    }
+
+    fn prepare(&mut self, _: &[(usize, usize)], _: &mut dyn FnMut(&str)) -> Result<()> {
         Ok(())
     }
 }

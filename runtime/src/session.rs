@@ -1,7 +1,7 @@
 //! The one seam between the engine and a backend. MLX, IREE and the reference interpreter implement it over the same
 //! family; the engine knows nothing else of them.
 
-use std::{rc::Rc, sync::Arc};
+use std::{ops::Range, rc::Rc, sync::Arc};
 
 use crate::{
     error::{Result, ensure},
@@ -13,7 +13,7 @@ use crate::{
 /// How a family is to be run.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// Rows of a call: requests served side by side.
+    /// Rows of the states: requests held side by side. A call covers some of them.
     pub rows: usize,
     /// Positions a row may hold, prompt and answer together (`--ctx-size`).
     pub capacity: usize,
@@ -49,9 +49,11 @@ pub enum Numerics {
     Fused,
 }
 
-/// One call of `forward` after `embed`: `rows` rows of `width` tokens each.
+/// One call of `forward` after `embed`: `width` tokens for each of the rows `first_row .. first_row + rows` of the session. All other
+/// rows stay as they are, bit for bit.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
+    pub first_row: usize,
     pub rows: usize,
     /// Tokens per row (`S`).
     pub width: usize,
@@ -71,6 +73,7 @@ impl Batch {
         let mut padded = tokens.to_vec();
         padded.resize(width, 0);
         Batch {
+            first_row: 0,
             rows: 1,
             width,
             tokens: padded,
@@ -78,6 +81,16 @@ impl Batch {
             wanted: vec![tokens.len() as i32 - 1],
             of_tokens: Vec::new(),
         }
+    }
+
+    /// The same call for the rows from `first_row` on.
+    pub fn at_row(self, first_row: usize) -> Batch {
+        Batch { first_row, ..self }
+    }
+
+    /// The rows of the session that the call covers.
+    pub fn covered(&self) -> Range<usize> {
+        self.first_row..self.first_row.saturating_add(self.rows)
     }
 
     /// One value per token, row by row, of what its request tells of pictures and its position.
@@ -106,7 +119,7 @@ impl Batch {
             self.tokens.len(),
             self.positions.len()
         );
-        ensure!(self.rows <= options.rows, "a call of {} rows, but the session has {}", self.rows, options.rows);
+        within(&self.covered(), options.rows)?;
         ensure!(
             self.positions.iter().all(|p| *p >= 0) && self.wanted.iter().all(|w| (0..self.width as i32).contains(w)),
             "a negative position, or logits wanted of a token that is not in the call"
@@ -126,6 +139,17 @@ impl Batch {
     }
 }
 
+/// Refuse rows that a session of so many does not have.
+pub(crate) fn within(covered: &Range<usize>, rows: usize) -> Result<()> {
+    ensure!(
+        covered.end <= rows,
+        "a call of rows {}..{}, but the session has {rows}; open it with more rows",
+        covered.start,
+        covered.end
+    );
+    Ok(())
+}
+
 /// Called for every probe in execution order. Tensors are complete, fill-up tokens included.
 pub type ProbeSink<'a> = &'a mut dyn FnMut(&str, Tensor) -> Result<()>;
 
@@ -142,13 +166,20 @@ pub type Progress = Rc<dyn Fn(&str)>;
 
 /// A loaded family on one backend, with its state. Calls come from one thread at a time.
 pub trait Session {
-    /// One graph of the language by name, on all its inputs by name; its results. States that it assigns are updated.
-    /// Floats may come in any float dtype.
+    /// One graph of the language by name, on all its inputs by name; its results. Its rows (`B`, as many as the inputs have) are
+    /// those of the session from `first_row` on; of these, the states that it assigns are updated. Floats may come in any
+    /// float dtype.
     ///
     /// Errors: what [`inputs::of_graph`](crate::inputs::of_graph) refuses, before any work; else as [`Session::step`].
-    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>>;
+    fn call(
+        &mut self,
+        graph: &str,
+        inputs: &[(&str, Tensor)],
+        first_row: usize,
+        probes: Option<ProbeSink<'_>>,
+    ) -> Result<Vec<Tensor>>;
 
-    /// The fused `embed`, then `forward`: logits `[rows, R, vocab]`. States are updated.
+    /// The fused `embed`, then `forward`: logits `[rows, R, vocab]`. The states of the rows that the batch covers are updated.
     ///
     /// Errors: a row beyond [`SessionOptions::capacity`], or a failure of the backend; the states are then unspecified
     /// until [`Session::reset`].
@@ -167,14 +198,21 @@ pub trait Session {
     /// Forget everything: all states are zero again.
     fn reset(&mut self) -> Result<()>;
 
-    /// A state by its field path (`layers.0.self_attn.cache.k`), over the positions it holds at present.
+    /// Row `row` keeps its first `kept` positions, and later ones are zero again; where it keeps none, so is all else it holds. Calls
+    /// then give the bits that they give in a new session. Without it the next request of a row could see what the last one
+    /// left: positions to come are hidden from a token by `causal`, but not by `same_span`, and no mask hides a NaN.
+    ///
+    /// Errors: a row that there is not.
+    fn forget(&mut self, row: usize, kept: usize) -> Result<()>;
+
+    /// A state by its field path (`layers.0.self_attn.cache.k`), over the positions it holds at present, all rows.
     fn state(&mut self, path: &str) -> Result<Tensor>;
 
     /// Who hears of work that a call turns out to need first, such as compiling. Nobody, where this was not called.
     fn tell(&mut self, _progress: Progress) {}
 
-    /// Bring shapes that calls with these widths need into being (compile them), reporting what is done.
-    fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()>;
+    /// Bring what steps of these shapes, `(rows, width)`, need into being (compile it), reporting what is done.
+    fn prepare(&mut self, shapes: &[(usize, usize)], progress: &mut dyn FnMut(&str)) -> Result<()>;
 }
 
 #[cfg(test)]
@@ -194,9 +232,11 @@ mod tests {
         let good = Batch::row(&[3, 4], 0, 4);
         assert!(good.check(&options).is_ok());
         type Spoil = fn(&mut Batch);
-        let refused: [(&str, Spoil); 6] = [
+        let refused: [(&str, Spoil); 8] = [
             ("a token short", |b| b.tokens.truncate(3)),
             ("two rows", |b| b.rows = 2),
+            ("a row past the last", |b| b.first_row = 1),
+            ("a row past any", |b| b.first_row = usize::MAX),
             ("no width", |b| b.width = 0),
             ("a negative position", |b| b.positions[0] = -1),
             ("a token past the row", |b| b.wanted[0] = 4),

@@ -116,6 +116,22 @@ impl Tensor {
         Tensor { dtype: self.dtype, shape, bytes }
     }
 
+    /// The same, zeros behind it along an axis up to `length`.
+    pub fn filled(&self, axis: usize, length: usize) -> Tensor {
+        let size = self.shape[axis];
+        let (length, inner) = (length.max(size), self.shape[axis + 1..].iter().product::<usize>() * self.dtype.size());
+        let outer = self.shape[..axis].iter().product::<usize>();
+        let mut shape = self.shape.clone();
+        shape[axis] = length;
+        let mut bytes = vec![0; outer * length * inner];
+        for part in 0..outer {
+            let from = part * size * inner;
+            let to = part * length * inner;
+            bytes[to..to + size * inner].copy_from_slice(&self.bytes[from..from + size * inner]);
+        }
+        Tensor { dtype: self.dtype, shape, bytes }
+    }
+
     /// The elements as f64, exact for every dtype here.
     pub fn to_f64(&self) -> Vec<f64> {
         fn read<const N: usize, T>(bytes: &[u8], one: impl Fn([u8; N]) -> T) -> Vec<T> {

@@ -123,8 +123,8 @@ fn child(case: &str) -> Result<Measured> {
         probes: Probes::Unread,
     };
     let mut session = backend::open(backend, &model, options)?;
-    let widths = engine::widths(session.as_ref(), PREFILL);
-    session.prepare(&widths, &mut |step| eprintln!("{step}"))?;
+    let shapes = engine::shapes(session.as_ref(), PREFILL);
+    session.prepare(&shapes, &mut |step| eprintln!("{step}"))?;
     // The same ids as the peers' programs use.
     let prompt: Vec<u32> = (0..PREFILL as u32).map(|i| 1000 + (i * 37) % 20000).collect();
     engine::prefill(session.as_mut(), &prompt)?;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    domain::{Domain, Matrix, Store},
+    domain::{Domain, Matrix, Store, Typed},
     fault::Fault,
-    numeric::{Call, Feed, Numeric, Precision},
+    numeric::{Call, Feed, Numeric, Precision, range},
     tensor::Tensor,
     walk::{Operand, Walk, Walked},
 };
@@ -85,6 +85,24 @@ impl Interpreter {
     /// A new request begins in this slot: all its state is zero.
     pub fn reset(&mut self, slot: usize) {
         self.numeric.held.retain(|(_, held), _| *held != slot);
+    }
+
+    /// The request in this slot keeps its first `kept` positions, and with none of them nothing at all; what it does not keep is
+    /// zero.
+    pub fn forget(&mut self, slot: usize, kept: usize) -> Result<(), String> {
+        if kept == 0 {
+            self.reset(slot);
+        }
+        for ((id, _), held) in self.numeric.held.iter_mut().filter(|((_, held), _)| *held == slot) {
+            let axis = self.bindings.states.get(id.0).and_then(|state| state.positions());
+            // What is held has no axis of rows.
+            if let Some(axis) = axis.and_then(|axis| axis.checked_sub(1))
+                && held.shape()[axis] > kept
+            {
+                *held = range(held, axis, 0, kept)?;
+            }
+        }
+        Ok(())
     }
 
     /// The state at a field path (`layers.0.self_attn.cache.k`) of the request in a slot, without the axis of rows and with

@@ -83,8 +83,8 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     let options = session_options(&arguments, &model, prompt.len())?;
     progress.step(&format!("loading weights ({})", arguments.backend));
     let mut session = backend::open(arguments.backend, &model, options)?;
-    let widths = engine::widths(session.as_ref(), prompt.len());
-    session.prepare(&widths, &mut |step| progress.step(step))?;
+    let shapes = engine::shapes(session.as_ref(), prompt.len());
+    session.prepare(&shapes, &mut |step| progress.step(step))?;
     progress.finish();
 
     let mut stream = tokenizer.stream();

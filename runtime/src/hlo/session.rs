@@ -21,7 +21,7 @@ use crate::{
     error::{Context as _, Result, anyhow, ensure},
     inputs::{self, CallSizes, Given, Input},
     model::Model,
-    session::{Batch, Numerics, ProbeSink, Progress, Session, SessionOptions, again},
+    session::{Batch, Numerics, ProbeSink, Progress, Session, SessionOptions, again, within},
     tensor::Tensor,
     weights::{MatrixData, concrete},
 };
@@ -265,6 +265,7 @@ impl HloSession {
             let here = done..done + width;
             let within = |w: &i32| here.contains(&(*w as usize));
             let part = Batch {
+                first_row: batch.first_row,
                 rows: 1,
                 width,
                 tokens: batch.tokens[here.clone()].to_vec(),
@@ -291,11 +292,20 @@ impl HloSession {
 }
 
 impl Session for HloSession {
-    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
-        let given = inputs::of_graph(&self.model.program, &self.model.resolved, graph, inputs, self.build.float)?;
-        if let Some(rows) = given.rows {
-            ensure!(rows == self.options.rows, "a call of {rows} rows in a session of {}", self.options.rows);
-        }
+    fn call(
+        &mut self,
+        graph: &str,
+        inputs: &[(&str, Tensor)],
+        first_row: usize,
+        probes: Option<ProbeSink<'_>>,
+    ) -> Result<Vec<Tensor>> {
+        let (program, resolved) = (&self.model.program, &self.model.resolved);
+        let given = inputs::of_graph(program, resolved, graph, inputs, first_row, self.build.float)?;
+        ensure!(
+            given.covered(self.options.rows)? == (0..self.options.rows),
+            "a call of some rows in a session of {}",
+            self.options.rows
+        );
         ensure!(
             given.reach <= self.positions,
             "positions up to {} are asked for, but {} fit. Raise --ctx-size",
@@ -343,6 +353,12 @@ impl Session for HloSession {
         Ok(())
     }
 
+    fn forget(&mut self, row: usize, kept: usize) -> Result<()> {
+        within(&(row..row.saturating_add(1)), self.options.rows)?;
+        ensure!(self.options.rows == 1 && kept == 0, "a row of several cannot be forgotten alone yet");
+        self.reset()
+    }
+
     fn state(&mut self, path: &str) -> Result<Tensor> {
         let state = self.model.bindings.states.iter().find(|s| s.path == path);
         let state = state.with_context(|| format!("family {} has no state {path}", self.model.family.name))?;
@@ -359,9 +375,9 @@ impl Session for HloSession {
         self.progress = progress;
     }
 
-    fn prepare(&mut self, widths: &[usize], progress: &mut dyn FnMut(&str)) -> Result<()> {
-        for width in widths {
-            let sizes = CallSizes { rows: self.options.rows, width: *width, wanted: 1 };
+    fn prepare(&mut self, shapes: &[(usize, usize)], progress: &mut dyn FnMut(&str)) -> Result<()> {
+        for (rows, width) in shapes {
+            let sizes = CallSizes { rows: *rows, width: *width, wanted: 1 };
             let inputs = inputs::of_step(&self.model.program, &self.model.resolved, sizes, self.build.float)?;
             self.compile("step", &inputs, progress)?;
         }

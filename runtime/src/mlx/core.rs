@@ -1,6 +1,6 @@
 //! What generated MLX code works in: mode, dtype, states, probes.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, ops::Range};
 
 use mlx_rs::{Array, transforms};
 
@@ -17,6 +17,35 @@ pub trait Module {
     fn graph(&self, core: &mut Core, name: &str, inputs: &[Array]) -> Result<Vec<Array>>;
 }
 
+/// A state, over all rows and all positions there is room for.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub array: Array,
+    /// The axis of positions.
+    pub positions: Option<usize>,
+}
+
+/// What a call sees of the states, where that is not all: some rows, over their first positions.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub rows: Range<i32>,
+    pub positions: i32,
+}
+
+impl Part {
+    /// `start..end` per axis of a state.
+    fn bounds(&self, held: &Held) -> (Vec<i32>, Vec<i32>) {
+        let mut end = held.array.shape().to_vec();
+        let mut start = vec![0; end.len()];
+        // Rows are the first axis of every state.
+        (start[0], end[0]) = (self.rows.start, self.rows.end);
+        if let Some(axis) = held.positions {
+            end[axis] = self.positions;
+        }
+        (start, end)
+    }
+}
+
 #[derive(Debug)]
 pub struct Core {
     float: DType,
@@ -25,7 +54,8 @@ pub struct Core {
     /// Positions that states show in this call.
     pub(super) positions: i64,
     /// By field path.
-    pub(super) states: HashMap<String, Array>,
+    pub(super) states: HashMap<String, Held>,
+    pub(super) part: Option<Part>,
     /// Of this call, in the order of execution.
     pub(super) probes: Vec<(String, Array)>,
 }
@@ -33,7 +63,15 @@ pub struct Core {
 impl Core {
     /// Without states.
     pub fn new(float: DType, fused: bool) -> Core {
-        Core { float, fused, probing: Probes::Unread, positions: 0, states: HashMap::new(), probes: Vec::new() }
+        Core {
+            float,
+            fused,
+            probing: Probes::Unread,
+            positions: 0,
+            states: HashMap::new(),
+            part: None,
+            probes: Vec::new(),
+        }
     }
 
     /// What [`Core::probe`] does.
@@ -81,20 +119,40 @@ impl Core {
         instead.map_or(Ok(value), |instead| upload(&instead))
     }
 
+    /// A state as the call sees it.
     pub fn state(&mut self, path: &str) -> Result<Array> {
-        self.states.get(path).cloned().with_context(|| format!("there is no state {path}"))
+        let held = self.states.get(path).with_context(|| format!("there is no state {path}"))?;
+        self.seen(held)
+    }
+
+    /// MLX cuts rows and positions out without a copy.
+    fn seen(&self, held: &Held) -> Result<Array> {
+        let Some(part) = &self.part else { return Ok(held.array.clone()) };
+        let (start, end) = part.bounds(held);
+        update::cut(&held.array, &start, &end)
     }
 
     pub fn set_state(&mut self, path: &str, value: &Array) -> Result<()> {
-        self.states.insert(path.to_string(), value.clone());
+        let old = self.states.remove(path).with_context(|| format!("there is no state {path}"))?;
+        let array = match &self.part {
+            None => value.clone(),
+            Some(part) => {
+                let (start, end) = part.bounds(&old);
+                update::write(&old.array, value, &start, &end)?
+            }
+        };
+        self.states.insert(path.to_string(), Held { array, positions: old.positions });
         Ok(())
     }
 
     /// `state = update(state, x, positions, axis)`. The old state is let go first, so MLX writes into its buffer.
     pub fn update_state(&mut self, path: &str, x: &Array, positions: &Array, axis: i32) -> Result<Array> {
         let old = self.states.remove(path).with_context(|| format!("there is no state {path}"))?;
-        let new = update::rows(old, x, positions, axis).with_context(|| format!("state {path}"))?;
-        self.states.insert(path.to_string(), new.clone());
-        Ok(new)
+        let rows = self.part.as_ref().map_or(0..old.array.shape()[0], |part| part.rows.clone());
+        let array = update::rows(old.array, x, positions, axis, rows).with_context(|| format!("state {path}"))?;
+        let new = Held { array, positions: old.positions };
+        let seen = self.seen(&new);
+        self.states.insert(path.to_string(), new);
+        seen
     }
 }

@@ -15,6 +15,7 @@ use mlx_rs::{Array, ops};
 use super::{
     Core, Weights,
     array::{sizes, to_mlx, upload},
+    core::Held,
     readback::{self, Graph, What},
 };
 use crate::{
@@ -107,7 +108,7 @@ pub fn record(call: &Call<'_>) -> Result<Graph> {
         }))?;
         let held = ops::zeros_dtype(&shape, to_mlx(concrete(state.dtype, call.float)))?;
         leaves.push((What::State(state.path.clone()), held.clone()));
-        core.states.insert(state.path.clone(), held);
+        core.states.insert(state.path.clone(), Held { array: held, positions: state.positions() });
     }
     let mut inputs = Vec::new();
     for (name, value) in call.inputs {
@@ -118,7 +119,8 @@ pub fn record(call: &Call<'_>) -> Result<Graph> {
 
     let results = module.graph(&mut core, call.graph, &inputs)?;
     let probes = std::mem::take(&mut core.probes);
-    let mut states: Vec<(String, Array)> = std::mem::take(&mut core.states).into_iter().collect();
+    let states = std::mem::take(&mut core.states).into_iter();
+    let mut states: Vec<(String, Array)> = states.map(|(path, held)| (path, held.array)).collect();
     states.sort_by(|(a, _), (b, _)| a.cmp(b));
     readback::read(&results, &states, &probes, leaves, recording.noted())
 }

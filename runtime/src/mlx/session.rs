@@ -1,6 +1,7 @@
 //! A session on MLX. One thread owns the module, the states and every array; calls are sent to it and answered.
 
 use std::{
+    ops::Range,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
 };
@@ -14,8 +15,8 @@ use mlx_rs::{Array, ops, transforms};
 
 use super::{
     array::{download, sizes, to_mlx, upload},
-    core::{Core, Module},
-    policy, streams,
+    core::{Core, Held, Module, Part},
+    policy, streams, update,
     weights::Weights,
 };
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
     inputs::{self, Given},
     model::Model,
     probes::Probes,
-    session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions},
+    session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions, within},
     tensor::{DType, Tensor},
 };
 
@@ -52,8 +53,11 @@ struct Worker {
     float: DType,
     rows: usize,
     capacity: usize,
-    /// Positions that states hold at present.
+    /// Positions that states have room for at present.
     held: usize,
+    /// By row, the positions that its calls see: as many as a session would hold that served this row alone, so that no row's
+    /// numbers depend on how long another one is.
+    seen: Vec<usize>,
 }
 
 impl MlxSession {
@@ -131,9 +135,15 @@ impl Drop for MlxSession {
 }
 
 impl Session for MlxSession {
-    fn call(&mut self, graph: &str, inputs: &[(&str, Tensor)], probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+    fn call(
+        &mut self,
+        graph: &str,
+        inputs: &[(&str, Tensor)],
+        first_row: usize,
+        probes: Option<ProbeSink<'_>>,
+    ) -> Result<Vec<Tensor>> {
         let float = self.options.dtype.dtype();
-        let given = inputs::of_graph(&self.program, &self.resolved, graph, inputs, float)?;
+        let given = inputs::of_graph(&self.program, &self.resolved, graph, inputs, first_row, float)?;
         self.work(graph, given, probes)
     }
 
@@ -163,12 +173,17 @@ impl Session for MlxSession {
         self.run(|worker| worker.reset())
     }
 
-    fn state(&mut self, path: &str) -> Result<Tensor> {
-        let path = path.to_string();
-        self.run(move |worker| download(&worker.core.state(&path)?))
+    fn forget(&mut self, row: usize, kept: usize) -> Result<()> {
+        within(&(row..row.saturating_add(1)), self.options.rows)?;
+        self.run(move |worker| worker.forget(row, kept))
     }
 
-    fn prepare(&mut self, _: &[usize], _: &mut dyn FnMut(&str)) -> Result<()> {
+    fn state(&mut self, path: &str) -> Result<Tensor> {
+        let path = path.to_string();
+        self.run(move |worker| worker.state(&path))
+    }
+
+    fn prepare(&mut self, _: &[(usize, usize)], _: &mut dyn FnMut(&str)) -> Result<()> {
         Ok(())
     }
 }
@@ -190,6 +205,7 @@ impl Worker {
             rows: options.rows,
             capacity: options.capacity,
             held: 0,
+            seen: Vec::new(),
         };
         worker.reset()?;
         Ok(worker)
@@ -198,7 +214,57 @@ impl Worker {
     fn reset(&mut self) -> Result<()> {
         self.core.states.clear();
         self.held = 0;
-        self.grow(1)
+        self.grow(1)?;
+        self.seen = vec![self.held; self.rows];
+        Ok(())
+    }
+
+    fn forget(&mut self, row: usize, kept: usize) -> Result<()> {
+        let kept = kept.min(self.held);
+        let rows = row as i32..row as i32 + 1;
+        for state in &self.declared {
+            let missing = || format!("there is no state {}", state.path);
+            let Held { array, positions } = self.core.states.remove(&state.path).with_context(missing)?;
+            let (mut start, mut end) = (vec![0; array.ndim()], array.shape().to_vec());
+            (start[0], end[0]) = (rows.start, rows.end);
+            if let Some(axis) = positions {
+                start[axis] = kept as i32;
+            }
+            let gone: Vec<i32> = start.iter().zip(&end).map(|(start, end)| end - start).collect();
+            let array = if gone.contains(&0) || (positions.is_none() && kept > 0) {
+                array
+            } else {
+                update::write(&array, &ops::zeros_dtype(&gone, array.dtype())?, &start, &end)?
+            };
+            self.core.states.insert(state.path.clone(), Held { array, positions });
+        }
+        self.seen[row] = self.room(kept.max(1));
+        Ok(transforms::eval(self.core.states.values().map(|held| &held.array))?)
+    }
+
+    fn state(&mut self, path: &str) -> Result<Tensor> {
+        download(&self.core.states.get(path).with_context(|| format!("there is no state {path}"))?.array)
+    }
+
+    /// The room that states make for so many positions.
+    fn room(&self, reach: usize) -> usize {
+        reach.next_multiple_of(GROWTH).min(self.capacity).max(reach)
+    }
+
+    /// What a call of these rows sees.
+    fn part(&mut self, rows: &Range<usize>, reach: usize) -> Result<Option<Part>> {
+        let room = self.room(reach);
+        for seen in &mut self.seen[rows.clone()] {
+            *seen = room.max(*seen);
+        }
+        let positions = self.seen[rows.clone()].iter().copied().max().unwrap_or(self.held);
+        self.core.positions = positions as i64;
+        if *rows == (0..self.rows) && positions == self.held {
+            return Ok(None);
+        }
+        let [start, end, positions] = [rows.start, rows.end, positions].map(|n| n as i64);
+        let sizes = sizes([start, end, positions])?;
+        Ok(Some(Part { rows: sizes[0]..sizes[1], positions: sizes[2] }))
     }
 
     /// Makes room for `reach` positions; what is held stays, new places are zero.
@@ -206,7 +272,7 @@ impl Worker {
         if reach <= self.held {
             return Ok(());
         }
-        let wanted = reach.next_multiple_of(GROWTH).min(self.capacity).max(reach);
+        let wanted = self.room(reach);
         for state in &self.declared {
             let dtype = to_mlx(crate::weights::concrete(state.dtype, self.float));
             let zeros = |positions: usize| -> Result<Array> {
@@ -217,16 +283,16 @@ impl Worker {
                 }))?;
                 Ok(ops::zeros_dtype(&shape, dtype)?)
             };
-            let axis = state.dims.iter().position(|dim| *dim == StateDim::Positions);
-            let grown = match (self.core.states.remove(&state.path), axis) {
+            let axis = state.positions();
+            let old = self.core.states.remove(&state.path).map(|held| held.array);
+            let grown = match (old, axis) {
                 (None, _) => zeros(wanted)?,
                 (Some(old), None) => old,
                 (Some(old), Some(axis)) => ops::concatenate(&[&old, &zeros(wanted - self.held)?], axis as i32)?,
             };
-            self.core.states.insert(state.path.clone(), grown);
+            self.core.states.insert(state.path.clone(), Held { array: grown, positions: axis });
         }
         self.held = wanted;
-        self.core.positions = wanted as i64;
         Ok(())
     }
 
@@ -237,16 +303,16 @@ impl Worker {
             given.reach.saturating_sub(1),
             self.capacity
         );
-        if let Some(rows) = given.rows {
-            ensure!(rows == self.rows, "a call of {rows} rows on a session of {}", self.rows);
-        }
+        let rows = given.covered(self.rows)?;
         self.grow(given.reach)?;
+        self.core.part = self.part(&rows, given.reach)?;
         let upload = |(name, value): &(String, Tensor)| upload(value).with_context(|| format!("input {name}"));
         let inputs: Vec<Array> = given.inputs.iter().map(upload).collect::<Result<_>>()?;
         self.core.set_probing(probing);
         let results = self.module.graph(&mut self.core, graph, &inputs)?;
         let probes = std::mem::take(&mut self.core.probes);
-        transforms::eval(self.core.states.values().chain(probes.iter().map(|(_, value)| value)).chain(&results))?;
+        let states = self.core.states.values().map(|held| &held.array);
+        transforms::eval(states.chain(probes.iter().map(|(_, value)| value)).chain(&results))?;
         let results = results.iter().map(download).collect::<Result<_>>()?;
         let probes = probes.into_iter().map(|(name, value)| Ok((name, download(&value)?)));
         Ok((results, probes.collect::<Result<_>>()?))

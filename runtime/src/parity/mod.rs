@@ -364,7 +364,7 @@ pub(crate) fn stages(
         seen.push((name.to_owned(), tensor));
         Ok(())
     };
-    let request = Seen::look(session, model, pictures, Some(&mut sink))?;
+    let request = Seen::look(session, model, pictures, 0, Some(&mut sink))?;
     let logits = request.step(session, batch, Some(&mut sink))?;
     if !seen.iter().any(|(name, _)| name == "logits") {
         seen.push(("logits".to_owned(), logits));
@@ -388,7 +388,7 @@ fn held(model: &Model, session: &mut dyn Session, path: &str, width: usize) -> R
 
 pub(crate) fn every_logit(rows: usize, width: usize, tokens: Vec<i32>) -> Batch {
     let places: Vec<i32> = (0..rows).flat_map(|_| 0..width as i32).collect();
-    Batch { rows, width, tokens, positions: places.clone(), wanted: places, of_tokens: Vec::new() }
+    Batch { rows, width, tokens, positions: places.clone(), wanted: places, ..Batch::default() }
 }
 
 fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
