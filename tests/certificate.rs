@@ -12,8 +12,22 @@ use mgraph_dsl::{
 use mgraph_runtime::model::Model;
 use mgraph_tests::certificate::{Case, Emitted, difference, first_difference, terms::EQUIVALENCES};
 
-const GOLDENS: [&str; 8] =
-    ["llama", "llama_rope3", "gemma3_text", "bailing_moe", "bailing_moe_v2", "molmo2", "mllama", "qwen2_vl"];
+const GOLDENS: [&str; 14] = [
+    "llama",
+    "llama_rope3",
+    "qwen2",
+    "qwen3",
+    "qwen3_moe",
+    "mistral",
+    "phi3",
+    "gemma2",
+    "gemma3_text",
+    "bailing_moe",
+    "bailing_moe_v2",
+    "molmo2",
+    "mllama",
+    "qwen2_vl",
+];
 
 /// B, S, R, T of a prefill, of a decode step and of a padded batch.
 const SIZES: [[usize; 4]; 3] = [[1, 12, 1, 64], [1, 1, 1, 64], [2, 12, 12, 64]];

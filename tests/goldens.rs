@@ -18,6 +18,12 @@ use mgraph_runtime::{
 const GOLDENS: &[(&str, Option<&str>, usize)] = &[
     ("llama", None, 12 + 6 + 2),
     ("llama_rope3", None, 12 + 6 + 2),
+    ("qwen2", None, 12 + 6 + 2),
+    ("qwen3", None, 12 + 6 + 2),
+    ("qwen3_moe", None, 21 + 6 + 2),
+    ("mistral", None, 12 + 2),
+    ("phi3", None, 12 + 2),
+    ("gemma2", None, 23 + 4 + 2),
     ("gemma3_text", None, 23 + 2 + 2),
     ("bailing_moe", None, 18 + 1),
     ("bailing_moe_v2", None, 18 + 1),
