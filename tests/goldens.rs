@@ -100,6 +100,14 @@ fn all_pass(ran: &[Ran]) {
 }
 
 #[test]
+fn every_family_has_a_golden() {
+    for family in mgraph_models::FAMILIES {
+        let of = |name: &str| mgraph_tests::open_golden(name).unwrap().0.family.name;
+        assert!(GOLDENS.iter().any(|(name, _, _)| of(name) == family.name), "{}", family.name);
+    }
+}
+
+#[test]
 fn reference() {
     all_pass(&REFERENCE);
 }

@@ -1,10 +1,10 @@
 //! Tables of the book that are printed from the code.
 
-use std::fmt::Write;
+use std::{fmt::Write, fs};
 
 use mgraph_dsl::{
     analysis::{SymbolKind, analyze_prelude},
-    compile_whole_prelude,
+    compile_text, compile_whole_prelude,
     diagnostic::Code,
     graphs::{GRAPHS, Gives, INPUTS, Input},
     ir::{OpKind, ProcessorKind, ProcessorOutput, Program, Twin, TwinBackend, TwinTarget, Within},
@@ -15,6 +15,8 @@ use mgraph_dsl::{
     prelude_sources,
     source::PRELUDE,
 };
+
+use super::root;
 
 pub fn parts() -> Vec<(&'static str, String)> {
     vec![
@@ -27,7 +29,45 @@ pub fn parts() -> Vec<(&'static str, String)> {
         ("processors", processors()),
         ("prelude", prelude()),
         ("codes", codes()),
+        ("families", families()),
     ]
+}
+
+/// Lines of the file for the same models in mlx-lm 0.32.2, `mlx_lm/models/NAME.py`; it serves Mistral with `llama.py`, and has no
+/// files for families with pictures that read them.
+const IN_MLX_LM: &[(&str, usize)] = &[
+    ("bailing_moe", 402),
+    ("gemma2", 205),
+    ("gemma3_text", 257),
+    ("llama", 274),
+    ("mistral", 274),
+    ("phi3", 213),
+    ("qwen2", 239),
+    ("qwen3", 234),
+    ("qwen3_moe", 336),
+];
+
+/// What a family is says the first line of its file.
+fn families() -> String {
+    let folder = root().join("models/families");
+    let mut files: Vec<_> = fs::read_dir(folder).expect("part of the repository").map(|e| e.unwrap().path()).collect();
+    files.sort();
+    let rows = files.iter().map(|path| {
+        let text = fs::read_to_string(path).expect("a readable family");
+        let program = compile_text(&path.display().to_string(), &text).unwrap_or_else(|failed| panic!("{failed}"));
+        let what = text.lines().next().and_then(|line| line.strip_prefix("//! ")).expect("a family says what it is");
+        let types: Vec<String> = program.model_types.iter().map(|name| format!("`{name}`")).collect();
+        let theirs = IN_MLX_LM.iter().find(|(name, _)| *name == program.name);
+        vec![
+            format!("`{}`", program.name),
+            what.split_once(':').map_or(what, |(name, _)| name).to_owned(),
+            types.join(", "),
+            if program.graph("vision").is_some() { "yes" } else { "" }.into(),
+            text.lines().count().to_string(),
+            theirs.map_or(String::new(), |(_, lines)| lines.to_string()),
+        ]
+    });
+    table(&["family", "what it is", "`model_type`", "pictures", "lines", "lines in mlx-lm 0.32.2"], rows)
 }
 
 /// A cell of a table: the bar would end it.

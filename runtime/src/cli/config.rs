@@ -17,6 +17,7 @@ use crate::{
     error::{Context, Result, anyhow, bail},
     family::Family,
     model,
+    quantization::Quantization,
 };
 
 #[derive(clap::Args)]
@@ -41,6 +42,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         let shown: Vec<String> = faults.iter().map(|fault| format!("  {}", fault.display(&file))).collect();
         anyhow!("{file} does not fit family {}:\n{}", family.name, shown.join("\n"))
     })?;
+    Quantization::from_config(&config).map_err(|fault| anyhow!("{file}: {fault}"))?;
     let rows = config::report(&program, &config, &resolved);
     let unread = config::unread(&config, &resolved, model::OWN_KEYS);
     let mut out = io::BufWriter::new(io::stdout().lock());
