@@ -92,6 +92,7 @@ impl Request {
         let count = tokens.len();
         let capacity = at.end + SPARE;
         let batch = Batch {
+            first_row: 0,
             rows: 1,
             width: count,
             tokens: tokens.to_vec(),
