@@ -156,16 +156,19 @@ pub fn prefill<'a>(session: &mut dyn Session, prompt: impl Into<Prompt<'a>>) -> 
     }
 }
 
-/// The shapes, `(rows, width)`, that [`prefill`] of `tokens` tokens and decoding will ask for: what [`Session::prepare`] needs.
-pub fn shapes(session: &dyn Session, tokens: usize) -> Vec<(usize, usize)> {
+/// The shapes, `(rows, width)`, that [`prefill`] of `prompt` and decoding will ask for: what [`Session::prepare`] needs. Without those of
+/// pieces that have a place of a picture, which go through other graphs.
+pub fn shapes<'a>(session: &dyn Session, prompt: impl Into<Prompt<'a>>) -> Vec<(usize, usize)> {
+    let prompt = prompt.into();
     let mut shapes = vec![(1, 1)];
-    let mut left = tokens;
-    while left > 0 {
-        let width = session.width(left);
-        if !shapes.contains(&(1, width)) {
+    let mut done = 0;
+    while done < prompt.tokens.len() {
+        let (taken, width) = prompt.chunk(session, done);
+        let merged = prompt.seen.is_some_and(|seen| seen.merges_in(done..done + taken));
+        if !merged && !shapes.contains(&(1, width)) {
             shapes.push((1, width));
         }
-        left -= left.min(width);
+        done += taken;
     }
     shapes
 }

@@ -245,7 +245,13 @@ impl Seen {
 
     /// Whether some token of the prompt stands for a place of a picture.
     pub fn merges(&self) -> bool {
-        self.features.is_some() && self.feature_rows.iter().any(|row| *row >= 0)
+        self.merges_in(0..self.feature_rows.len())
+    }
+
+    /// As [`Seen::merges`], of these tokens.
+    pub fn merges_in(&self, tokens: Range<usize>) -> bool {
+        let mut rows = tokens.filter_map(|token| self.feature_rows.get(token));
+        self.features.is_some() && rows.any(|row| *row >= 0)
     }
 
     /// The features that tokens stand for, in the order of the tokens; `None` where no picture was looked at, or none is merged.

@@ -151,8 +151,7 @@ impl PooledCrops {
             given(pictures.len()),
             if templated && places < pictures.len() { "; the checkpoint's chat template marks them" } else { "" }
         );
-        let begun = self.begin.as_ref().is_none_or(|begin| text.starts_with(begin));
-        let begin = if begun { "" } else { self.begin.as_deref().unwrap_or_default() };
+        let begin = self.begin.as_deref().filter(|begin| !text.starts_with(begin)).unwrap_or_default();
         if pictures.is_empty() {
             let tokens = tokenizer.encode(&[begin, &text].concat(), !templated)?;
             let of_tokens = OfTokens::one_span(&signed(&tokens), &self.seeing).map(Arc::new);

@@ -106,12 +106,16 @@ fn default_capacity(picture: usize, max_positions: Option<usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Requests, WORDS, default_capacity};
+    use mgraph_pictures::pooled_crops::Settings;
+    use serde_json::json;
+
+    use super::{Requests, default_capacity};
 
     #[test]
     fn a_context_holds_the_largest_picture_and_words() {
-        assert_eq!(default_capacity(1203, None), 1203 + WORDS);
-        assert_eq!(default_capacity(1203, Some(36_864)), 1203 + WORDS);
+        let released = Settings::read(&json!({}), None).expect("the reference's defaults").most_tokens();
+        assert_eq!(default_capacity(released, Some(36_864)), 5510);
+        assert_eq!(default_capacity(released, None), 5510);
         assert_eq!(default_capacity(0, Some(2048)), 2048);
     }
 

@@ -123,10 +123,10 @@ fn child(case: &str) -> Result<Measured> {
         probes: Probes::Unread,
     };
     let mut session = backend::open(backend, &model, options)?;
-    let shapes = engine::shapes(session.as_ref(), PREFILL);
-    session.prepare(&shapes, &mut |step| eprintln!("{step}"))?;
     // The same ids as the peers' programs use.
     let prompt: Vec<u32> = (0..PREFILL as u32).map(|i| 1000 + (i * 37) % 20000).collect();
+    let shapes = engine::shapes(session.as_ref(), &prompt);
+    session.prepare(&shapes, &mut |step| eprintln!("{step}"))?;
     engine::prefill(session.as_mut(), &prompt)?;
     session.step(&Batch::row(&[1000], PREFILL, 1), None)?;
     session.reset()?;

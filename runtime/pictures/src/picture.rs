@@ -56,7 +56,7 @@ impl Picture {
             return Err(PictureError::TooManyBytes { size: file.len(), limit: limits.bytes });
         }
         let mut reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|e| broken(&e.into()))?;
-        let format = reader.format().ok_or(PictureError::UnknownFormat)?;
+        let format = reader.format().filter(ImageFormat::reading_enabled).ok_or(PictureError::UnknownFormat)?;
         let mut allowed = image::Limits::default();
         // Of 16 bits and four channels, and as much again for the decoder's own work.
         allowed.max_alloc = Some(limits.pixels.saturating_mul(16).saturating_add(1 << 20));
@@ -82,10 +82,7 @@ impl Picture {
 }
 
 fn broken(error: &ImageError) -> PictureError {
-    match error {
-        ImageError::Unsupported(_) => PictureError::UnknownFormat,
-        other => PictureError::Broken(other.to_string()),
-    }
+    PictureError::Broken(error.to_string())
 }
 
 fn animated(file: &[u8], format: ImageFormat) -> Result<bool, PictureError> {

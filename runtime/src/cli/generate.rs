@@ -1,6 +1,13 @@
-//! `mlxcel generate`: one prompt, streamed to standard output; everything else goes to standard error.
+//! `mlxcel generate`: one prompt with its pictures; the answer is streamed to standard output, everything else goes to standard
+//! error.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    fs::File,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+};
 
 use super::{
     Verdict,
@@ -10,15 +17,16 @@ use super::{
 };
 use crate::{
     backend::{self, Backend},
-    engine,
+    engine::{self, Prompt},
     error::{Context, Result, bail},
     family::Family,
     model::Model,
+    pictures::Seen,
     probes::Probes,
+    request::{self, Picture, PictureError, Request, Requests},
     sampler::{Sampler, Settings},
-    session::{Float, Numerics, SessionOptions},
-    template::{self, Message},
-    tokenizer::Tokenizer,
+    session::{Float, Numerics, Session, SessionOptions},
+    template::Conversation,
 };
 
 #[derive(clap::Args)]
@@ -32,6 +40,10 @@ pub struct Arguments {
     /// The user's message; put through the chat template where the checkpoint has one
     #[arg(long)]
     prompt: String,
+    /// A picture (PNG, JPEG, WebP, GIF, BMP); may be repeated. It is seen where the prompt says `<|image|>`, before the
+    /// prompt where it does not
+    #[arg(long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
     /// Take the prompt as it is, without the chat template
     #[arg(long)]
     raw: bool,
@@ -75,33 +87,42 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         top_k: arguments.top_k as usize,
         seed: arguments.seed,
     })?;
-    let progress = Progress::start();
+    let progress = Rc::new(Progress::start());
     progress.step(&format!("opening {}", arguments.model.display()));
     let model = Model::open_with(&arguments.model, &arguments.family.or(families)?, arguments.limits.given()?)?;
-    let tokenizer = Tokenizer::open(&arguments.model)?;
-    let prompt = encode_prompt(&arguments, &tokenizer)?;
-    let options = session_options(&arguments, &model, prompt.len())?;
+    let requests = Requests::open(&model)?;
+    let request = request(&arguments, &requests)?;
+    let options = session_options(&arguments, &model, request.tokens.len())?;
     progress.step(&format!("loading weights ({})", arguments.backend));
     let mut session = backend::open(arguments.backend, &model, options)?;
-    let shapes = engine::shapes(session.as_ref(), prompt.len());
+    let session = session.as_mut();
+    session.tell({
+        let progress = Rc::clone(&progress);
+        Rc::new(move |message| progress.step(message))
+    });
+    let seen = seen(session, &model, &request, arguments.images.len(), &progress)?;
+    let prompt = Prompt { tokens: &request.tokens, seen: seen.as_ref() };
+    let shapes = engine::shapes(session, prompt);
     session.prepare(&shapes, &mut |step| progress.step(step))?;
-    progress.finish();
+    progress.step(&format!("reading {} tokens", request.tokens.len()));
 
-    let mut stream = tokenizer.stream();
+    let mut stream = requests.tokenizer().stream();
     let mut out = std::io::stdout().lock();
     let outcome = engine::generate(
-        session.as_mut(),
+        session,
         &mut sampler,
-        &prompt,
+        prompt,
         arguments.max_tokens as usize,
-        tokenizer.eos_ids(),
+        requests.tokenizer().eos_ids(),
         &mut |token| {
+            progress.finish();
             if let Some(text) = stream.push(token)? {
                 write!(out, "{text}").and_then(|()| out.flush()).context("writing the answer to standard output")?;
             }
             Ok(true)
         },
     )?;
+    progress.finish();
     writeln!(out, "{}", stream.finish()?).context("writing the answer to standard output")?;
     note(format_args!(
         "prefill {} tokens, {:.1} tok/s; decode {} tokens, {:.1} tok/s ({}, {:?})",
@@ -118,14 +139,51 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     Ok(Verdict::Done)
 }
 
-fn encode_prompt(arguments: &Arguments, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
-    match template::ChatTemplate::open(&arguments.model)? {
-        Some(chat) if !arguments.raw => {
-            let text = chat.render(&[Message::user(&arguments.prompt)], true)?;
-            Ok(tokenizer.encode(&text, false)?)
-        }
-        _ => Ok(tokenizer.encode(&arguments.prompt, true)?),
+/// Everything that can be wrong with the request itself is found here, before a weight is read.
+fn request(arguments: &Arguments, requests: &Requests) -> Result<Request> {
+    if !arguments.images.is_empty() {
+        requests.can_see().context("--image cannot be used")?;
     }
+    let pictures = arguments.images.iter().map(|file| picture(file)).collect::<Result<Vec<_>>>()?;
+    if arguments.raw || !requests.has_template() {
+        return requests.text(&arguments.prompt, &pictures);
+    }
+    let messages = [requests.user(&arguments.prompt, pictures.len()).to_json()];
+    let conversation = Conversation { messages: &messages, add_generation_prompt: true, ..Conversation::default() };
+    requests.chat(&conversation, &pictures)
+}
+
+fn picture(file: &Path) -> Result<Picture> {
+    let limits = request::Limits::default();
+    let read = || -> Result<Picture> {
+        let opened = File::open(file)?;
+        let size = opened.metadata()?.len();
+        if size > limits.bytes as u64 {
+            return Err(PictureError::TooManyBytes { size: size as usize, limit: limits.bytes }.into());
+        }
+        let mut bytes = Vec::new();
+        // What tells no size, such as a pipe, is read until one byte too many.
+        opened.take(limits.bytes as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(Picture::read(&bytes, limits)?)
+    };
+    read().with_context(|| format!("--image {}", file.display()))
+}
+
+/// The request's pictures, looked at; `None` where it has none.
+fn seen(
+    session: &mut dyn Session,
+    model: &Arc<Model>,
+    request: &Request,
+    pictures: usize,
+    progress: &Progress,
+) -> Result<Option<Seen>> {
+    if pictures == 0 && request.pictures.of_tokens.is_none() {
+        return Ok(None);
+    }
+    if pictures > 0 {
+        progress.step(&format!("looking at {pictures} picture{}", if pictures == 1 { "" } else { "s" }));
+    }
+    Seen::look(session, model, &request.pictures, 0, None).map(Some)
 }
 
 fn session_options(arguments: &Arguments, model: &Model, prompt: usize) -> Result<SessionOptions> {
