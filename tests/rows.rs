@@ -251,3 +251,17 @@ fn rows_on_mlx() {
         a_beginning_kept(Backend::Mlx, golden);
     }
 }
+
+#[test]
+fn rows_on_iree() {
+    for golden in ["llama", "gemma3_text"] {
+        alone_and_among_others(Backend::Iree, golden);
+    }
+    for golden in ["llama", "molmo2"] {
+        several_in_one_call(Backend::Iree, golden);
+    }
+    for golden in ["molmo2", "mllama", "qwen2_vl"] {
+        a_row_used_again(Backend::Iree, golden);
+        a_beginning_kept(Backend::Iree, golden);
+    }
+}

@@ -79,6 +79,10 @@ impl Tensor {
         Tensor::of(DType::I32, shape, bytemuck::cast_slice(values))
     }
 
+    pub fn zeros(dtype: DType, shape: &[usize]) -> Tensor {
+        Tensor { dtype, shape: shape.to_vec(), bytes: vec![0; shape.iter().product::<usize>() * dtype.size()] }
+    }
+
     pub fn from_f32(shape: &[usize], values: &[f32]) -> Tensor {
         Tensor::of(DType::F32, shape, bytemuck::cast_slice(values))
     }

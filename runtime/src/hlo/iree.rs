@@ -179,15 +179,15 @@ impl Runtime {
 }
 
 impl Program {
-    /// Call `main`. Buffers that a result takes over must not be used again: IREE writes into them.
+    /// Call `main`. IREE writes into buffers that a result takes over.
     pub fn call(&self, arguments: Vec<Buffer>) -> Result<Vec<Buffer>> {
+        self.call_for(arguments, &self.results)
+    }
+
+    /// As [`Program::call`], where the shapes of results are not always the same.
+    pub fn call_for(&self, arguments: Vec<Buffer>, results: &[Type]) -> Result<Vec<Buffer>> {
         let values = self.function.invoke(arguments.into_iter().map(|b| b.value)).map_err(|e| anyhow!("IREE: {e}"))?;
-        ensure!(
-            values.len() == self.results.len(),
-            "IREE returned {} results, not {}",
-            values.len(),
-            self.results.len()
-        );
-        Ok(values.into_iter().zip(&self.results).map(|(value, ty)| Buffer { value, ty: ty.clone() }).collect())
+        ensure!(values.len() == results.len(), "IREE returned {} results, not {}", values.len(), results.len());
+        Ok(values.into_iter().zip(results).map(|(value, ty)| Buffer { value, ty: ty.clone() }).collect())
     }
 }

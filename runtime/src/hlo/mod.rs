@@ -13,6 +13,7 @@ mod ops;
 mod pinned;
 pub mod readback;
 mod session;
+mod states;
 mod types;
 
 pub use build::{Build, BuildOptions, Matrix, WeightType};

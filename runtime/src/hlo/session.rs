@@ -1,8 +1,9 @@
 //! A family on IREE: weights resident in device memory, one compiled graph per shape of a call, states that the calls
-//! take over and hand back.
+//! write into.
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ops::Range,
     rc::Rc,
     sync::Arc,
 };
@@ -15,6 +16,7 @@ use super::{
     compile, emit,
     graph::{Argument, ArgumentKind, Graph, Part, ResultKind},
     iree::{Buffer, Program, Runtime},
+    states::{States, forgetting},
     types::{DType, Type, V},
 };
 use crate::{
@@ -34,20 +36,24 @@ const WIDTHS: [usize; 4] = [1, 16, 64, 128];
 /// attention reads all of them at every step.
 const POSITIONS: usize = 128;
 
+/// Names the graph that forgets a row; no graph of a family has such a name.
+const FORGET: &str = "forget a row";
+
 pub struct HloSession {
     model: Arc<Model>,
     options: SessionOptions,
     /// `T`.
     positions: usize,
-    /// One past the largest position written since the last reset.
-    reached: usize,
+    /// By row, one past the largest position written since the row was forgotten; `None` where nothing was.
+    reached: Vec<Option<usize>>,
     artifacts: Artifacts,
     build: BuildOptions,
     runtime: Runtime,
     /// Weights and their parts.
     weights: HashMap<ArgumentKind, Buffer>,
-    /// By field path. A call takes those it assigns and puts the new ones here.
-    states: BTreeMap<String, Buffer>,
+    states: States,
+    /// A call failed that writes into states.
+    lost: bool,
     compiled: HashMap<Key, Compiled>,
     progress: Progress,
 }
@@ -77,8 +83,8 @@ enum Passed {
     Input(usize),
     /// A weight, or what the call goes on from at a probe.
     Resident(Buffer),
-    /// A state; `taken` where the call hands a new value back.
-    State { path: String, taken: bool },
+    /// A state; where the call assigns it, it writes into the buffer.
+    State(String),
 }
 
 impl HloSession {
@@ -91,17 +97,19 @@ impl HloSession {
     pub fn with_artifacts(model: &Arc<Model>, options: SessionOptions, artifacts: Artifacts) -> Result<HloSession> {
         let positions = positions(&options);
         let build = build_options(model, &options, positions)?;
+        let rows = options.rows;
         let runtime = Runtime::new()?;
         let mut session = HloSession {
             model: model.clone(),
             options,
             positions,
-            reached: 0,
+            reached: Vec::new(),
             artifacts,
+            states: States::new(build.states.clone(), rows),
+            lost: false,
             build,
             runtime,
             weights: HashMap::new(),
-            states: BTreeMap::new(),
             compiled: HashMap::new(),
             progress: Rc::new(|_| ()),
         };
@@ -109,29 +117,46 @@ impl HloSession {
         Ok(session)
     }
 
-    fn compile(&mut self, name: &str, inputs: &[Input], progress: &mut dyn FnMut(&str)) -> Result<()> {
+    /// A graph for calls that cover so many rows.
+    fn compile(&mut self, name: &str, inputs: &[Input], rows: usize, progress: &mut dyn FnMut(&str)) -> Result<()> {
         let key = Key::new(name, inputs.iter().map(|input| &input.shape));
         if self.compiled.contains_key(&key) {
             return Ok(());
         }
-        let graph = built(&self.model, self.build.clone(), name, inputs)?;
-        let text = emit::text(&graph)?;
+        let graph = built(&self.model, self.build_for(rows), name, inputs)?;
         let tokens = inputs.first().map_or(1, places);
         let what = self.described(name, inputs);
+        self.keep(key, graph, tokens, &what, progress)
+    }
+
+    fn build_for(&self, rows: usize) -> BuildOptions {
+        BuildOptions { states: self.states.types(rows), ..self.build.clone() }
+    }
+
+    /// Compiles a graph, loads what it reads, and keeps it. `what` names it for people.
+    fn keep(
+        &mut self,
+        key: Key,
+        graph: Graph,
+        tokens: usize,
+        what: &str,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let text = emit::text(&graph)?;
         let packed = graph.arguments.iter().any(|a| matches!(a.kind, ArgumentKind::Packed(..)));
-        let module = self.artifacts.get(&text, &compile::flags(tokens, packed), &what, progress)?;
+        let module = self.artifacts.get(&text, &compile::flags(tokens, packed), what, progress)?;
         let results = graph.results.iter().map(|r| graph.ty(r.value).clone()).collect();
         let program = self.runtime.load(&module, results)?;
         (self.progress)(&format!("loading the weights of {what}"));
         self.load(&graph)?;
-        let passed = |(at, argument): (usize, &Argument)| {
+        let passed = |argument: &Argument| {
             Ok(match &argument.kind {
                 ArgumentKind::Input(i) => Passed::Input(*i),
                 ArgumentKind::Weight(path) | ArgumentKind::Packed(path, _) => {
                     let buffer = self.weights.get(&argument.kind);
                     Passed::Resident(buffer.cloned().with_context(|| format!("weight {path} is not loaded"))?)
                 }
-                ArgumentKind::State(path) => Passed::State { path: path.clone(), taken: graph.alias(at).is_some() },
+                ArgumentKind::State(path) => Passed::State(path.clone()),
                 ArgumentKind::Probe(name) => {
                     let (dtype, shape) = (argument.ty.dtype, argument.ty.sizes());
                     let value = self.build.probes.instead(name, dtype, &shape);
@@ -140,7 +165,7 @@ impl HloSession {
                 }
             })
         };
-        let arguments = graph.arguments.iter().enumerate().map(passed).collect::<Result<_>>()?;
+        let arguments = graph.arguments.iter().map(passed).collect::<Result<_>>()?;
         let results = graph.results.into_iter().map(|r| r.kind).collect();
         self.compiled.insert(key, Compiled { arguments, results, program });
         Ok(())
@@ -192,8 +217,9 @@ impl HloSession {
         format!("{graph} of {first}{tokens}{over}")
     }
 
-    /// One call of a compiled graph; its positions fit the states.
-    fn run(&mut self, graph: &str, given: &Given, mut probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+    /// One call of a graph; its positions fit the states.
+    fn run(&mut self, graph: &str, given: &Given, probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
+        let rows = given.covered(self.options.rows)?;
         let key = Key::new(graph, given.inputs.iter().map(|(_, tensor)| &tensor.shape));
         if !self.compiled.contains_key(&key) {
             let input = |(name, tensor): &(String, Tensor)| Input {
@@ -203,32 +229,48 @@ impl HloSession {
             };
             let inputs: Vec<Input> = given.inputs.iter().map(input).collect();
             let progress = Rc::clone(&self.progress);
-            self.compile(graph, &inputs, &mut |message| progress(message))?;
+            self.compile(graph, &inputs, rows.len(), &mut |message| progress(message))?;
             progress(&format!("running {}", self.described(graph, &inputs)));
         }
-        let compiled = self.compiled.get(&key).with_context(|| format!("graph {graph} was not compiled"))?;
+        let outputs = self.invoke(&key, &given.inputs, &rows, probes)?;
+        for reached in &mut self.reached[rows] {
+            *reached = Some(given.reach.max(reached.unwrap_or(0)));
+        }
+        Ok(outputs)
+    }
+
+    /// One call of a compiled graph for these rows.
+    fn invoke(
+        &mut self,
+        key: &Key,
+        inputs: &[(String, Tensor)],
+        rows: &Range<usize>,
+        mut probes: Option<ProbeSink<'_>>,
+    ) -> Result<Vec<Tensor>> {
+        let compiled = self.compiled.get(key).with_context(|| format!("graph {} was not compiled", key.graph))?;
         let mut arguments = Vec::with_capacity(compiled.arguments.len());
         for argument in &compiled.arguments {
             arguments.push(match argument {
                 Passed::Input(i) => {
-                    let (name, tensor) =
-                        given.inputs.get(*i).context("the graph has more parameters than were passed")?;
+                    let (name, tensor) = inputs.get(*i).context("the graph has more parameters than were passed")?;
                     self.runtime.upload(tensor).with_context(|| format!("input {name}"))?
                 }
                 Passed::Resident(buffer) => buffer.clone(),
-                Passed::State { path, taken } => {
-                    let state = if *taken { self.states.remove(path) } else { self.states.get(path).cloned() };
-                    state
-                        .with_context(|| format!("state {path} was lost in a failed call; the session must be reset"))?
+                Passed::State(path) => {
+                    ensure!(!self.lost, "the states were lost in a failed call; the session must be reset");
+                    self.states.cut(rows, &self.runtime, &self.artifacts)?;
+                    self.states.piece(path, rows, &self.runtime)?
                 }
             });
         }
-        let results = compiled.program.call(arguments)?;
+        let results = compiled.program.call(arguments);
+        self.lost |= results.is_err() && compiled.results.iter().any(|kind| matches!(kind, ResultKind::State(_)));
+        let results = results?;
         let mut outputs = Vec::new();
         for (result, buffer) in compiled.results.iter().zip(results) {
             match result {
                 ResultKind::Output(_) => outputs.push(self.runtime.download(&buffer)?),
-                ResultKind::State(path) => drop(self.states.insert(path.clone(), buffer)),
+                ResultKind::State(path) => self.states.assigned(path, rows, &buffer, &self.runtime)?,
                 ResultKind::Probe(name) => {
                     if let Some(sink) = probes.as_mut() {
                         sink(name, self.runtime.download(&buffer)?)?;
@@ -236,7 +278,6 @@ impl HloSession {
                 }
             }
         }
-        self.reached = self.reached.max(given.reach);
         Ok(outputs)
     }
 
@@ -302,11 +343,6 @@ impl Session for HloSession {
         let (program, resolved) = (&self.model.program, &self.model.resolved);
         let given = inputs::of_graph(program, resolved, graph, inputs, first_row, self.build.float)?;
         ensure!(
-            given.covered(self.options.rows)? == (0..self.options.rows),
-            "a call of some rows in a session of {}",
-            self.options.rows
-        );
-        ensure!(
             given.reach <= self.positions,
             "positions up to {} are asked for, but {} fit. Raise --ctx-size",
             given.reach,
@@ -316,7 +352,6 @@ impl Session for HloSession {
     }
 
     fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
-        ensure!(batch.rows == self.options.rows, "a call of {} rows in a session of {}", batch.rows, self.options.rows);
         batch.check(&self.options)?;
         if batch.reach() > self.positions {
             self.step_in_parts(batch, probes)
@@ -344,29 +379,44 @@ impl Session for HloSession {
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.reached = 0;
-        // The old ones go first, so that there is never room for both.
-        self.states.clear();
-        for (path, ty) in self.build.states.iter() {
-            self.states.insert(path.clone(), self.runtime.zeros(ty)?);
-        }
+        self.reached = vec![None; self.options.rows];
+        self.states.reset(&self.runtime)?;
+        self.lost = false;
         Ok(())
     }
 
     fn forget(&mut self, row: usize, kept: usize) -> Result<()> {
         within(&(row..row.saturating_add(1)), self.options.rows)?;
-        ensure!(self.options.rows == 1 && kept == 0, "a row of several cannot be forgotten alone yet");
-        self.reset()
+        match self.reached[row] {
+            None => return Ok(()),
+            Some(reached) if kept > 0 && reached <= kept => return Ok(()),
+            Some(_) => {}
+        }
+        if self.options.rows == 1 && kept == 0 {
+            return self.reset();
+        }
+        let key = Key::new(FORGET, [&vec![1]]);
+        if !self.compiled.contains_key(&key) {
+            let states = &self.model.bindings.states;
+            let positions = |path: &str| states.iter().find(|state| state.path == path)?.positions();
+            let graph = forgetting(self.build_for(1), &positions)?;
+            let progress = Rc::clone(&self.progress);
+            self.keep(key.clone(), graph, 1, "what forgets a row", &mut |message| progress(message))?;
+        }
+        let kept = kept.min(self.positions);
+        let input = ("kept".to_owned(), Tensor::from_i32(&[1], &[kept as i32]));
+        self.invoke(&key, &[input], &(row..row + 1), None)?;
+        self.reached[row] = (kept > 0).then_some(kept);
+        Ok(())
     }
 
     fn state(&mut self, path: &str) -> Result<Tensor> {
         let state = self.model.bindings.states.iter().find(|s| s.path == path);
         let state = state.with_context(|| format!("family {} has no state {path}", self.model.family.name))?;
-        let buffer =
-            self.states.get(path).context("the states were lost in a failed call; the session must be reset")?;
-        let whole = self.runtime.download(buffer)?;
+        ensure!(!self.lost, "the states were lost in a failed call; the session must be reset");
+        let whole = self.states.whole(path, &self.runtime)?;
         Ok(match state.positions() {
-            Some(axis) => whole.prefix(axis, self.reached),
+            Some(axis) => whole.prefix(axis, self.reached.iter().flatten().copied().max().unwrap_or(0)),
             None => whole,
         })
     }
@@ -379,7 +429,7 @@ impl Session for HloSession {
         for (rows, width) in shapes {
             let sizes = CallSizes { rows: *rows, width: *width, wanted: 1 };
             let inputs = inputs::of_step(&self.model.program, &self.model.resolved, sizes, self.build.float)?;
-            self.compile("step", &inputs, progress)?;
+            self.compile("step", &inputs, *rows, progress)?;
         }
         Ok(())
     }
