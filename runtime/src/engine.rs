@@ -109,6 +109,7 @@ pub fn generate<'a>(
     let prompt = prompt.into();
     let length = prompt.tokens.len();
     admit(length, max_tokens, session.capacity())?;
+    sampler.see_prompt(prompt.tokens);
     let begun = Instant::now();
     let mut outcome = Outcome {
         tokens: Vec::new(),

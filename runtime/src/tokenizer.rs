@@ -1,18 +1,24 @@
 //! Text to token ids and back: `tokenizer.json` through the `tokenizers` crate, and the ids that end an answer.
 
-use std::collections::BTreeSet;
+mod spelling;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::checkpoint::{Problem, read_object};
+use spelling::Spelling;
 
 #[derive(Debug)]
 pub struct Tokenizer {
     path: PathBuf,
     inner: tokenizers::Tokenizer,
     eos: Vec<u32>,
+    spelling: Spelling,
+    /// Tokens outside the vocabulary proper: how they are written, and whether they are special.
+    added: BTreeMap<u32, (String, bool)>,
 }
 
 #[derive(Debug, Error)]
@@ -48,7 +54,11 @@ impl Tokenizer {
         let inner = tokenizers::Tokenizer::from_bytes(&text)
             .map_err(|error| TokenizerError::Unusable { path: path.clone(), why: error.to_string() })?;
         let eos = eos_ids(dir, &inner)?;
-        Ok(Tokenizer { path, inner, eos })
+        let decoder = inner.get_decoder().map(serde_json::to_value).and_then(Result::ok).unwrap_or_default();
+        let spelling = Spelling::of_decoder(&decoder);
+        let added = inner.get_added_tokens_decoder().into_iter();
+        let added = added.map(|(id, token)| (id, (token.content, token.special))).collect();
+        Ok(Tokenizer { path, inner, eos, spelling, added })
     }
 
     /// The ids of `text`. Special tokens written in the text count as such; `add_special` also adds those the
@@ -93,6 +103,19 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
+    /// The bytes a token stands for, which may be a part of a character; for a special one, how it is written.
+    pub fn bytes(&self, id: u32) -> Option<Vec<u8>> {
+        match self.added.get(&id) {
+            Some((content, _)) => Some(content.as_bytes().to_vec()),
+            None => Some(self.spelling.bytes(&self.inner.id_to_token(id)?)),
+        }
+    }
+
+    /// Whether a token is special: it has a meaning of its own, and no text.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.added.get(&id).is_some_and(|(_, special)| *special)
+    }
+
     /// A decoder for tokens that arrive one by one.
     pub fn stream(&self) -> StreamDecoder<'_> {
         StreamDecoder { tokenizer: self, window: Vec::new(), printed: String::new() }
@@ -114,23 +137,24 @@ pub struct StreamDecoder<'a> {
 const WINDOW: usize = 32;
 const CONTEXT: usize = 8;
 
+/// Bytes of a character that may be there without the last one.
+const MOST_OPEN: usize = 3;
+
 impl StreamDecoder<'_> {
     /// Takes one token; the text that became complete with it, if any.
     pub fn push(&mut self, token: u32) -> Result<Option<String>, TokenizerError> {
         self.window.push(token);
         let text = self.tokenizer.decode(&self.window)?;
-        // The replacement character stands for the bytes of a character that has not arrived in full.
-        if text.ends_with(char::REPLACEMENT_CHARACTER) {
-            return Ok(None);
-        }
-        let new = text.strip_prefix(self.printed.as_str()).unwrap_or_default().to_owned();
+        let settled = &text[..settled(&text)];
+        let new = settled.strip_prefix(self.printed.as_str()).unwrap_or_default().to_owned();
         if self.window.len() >= WINDOW {
             // Some stay as context: decoders may treat the first token of a text differently. Starting inside a
             // character does no harm, it decodes to the same marks now and later.
             self.window.drain(..self.window.len() - CONTEXT);
             self.printed = self.tokenizer.decode(&self.window)?;
-        } else {
-            self.printed = text;
+            self.printed.truncate(self::settled(&self.printed));
+        } else if settled.len() >= self.printed.len() {
+            self.printed = settled.to_owned();
         }
         Ok(Some(new).filter(|new| !new.is_empty()))
     }
@@ -140,6 +164,14 @@ impl StreamDecoder<'_> {
         let text = self.tokenizer.decode(&self.window)?;
         Ok(text.strip_prefix(self.printed.as_str()).unwrap_or_default().to_owned())
     }
+}
+
+/// How much of a text is final. The replacement character at its end stands for bytes of a character that has not arrived in
+/// full; those before the last few can only have come to nothing.
+fn settled(text: &str) -> usize {
+    let size = char::REPLACEMENT_CHARACTER.len_utf8();
+    let open = (text.len() - text.trim_end_matches(char::REPLACEMENT_CHARACTER).len()) / size;
+    text.len() - open.min(MOST_OPEN) * size
 }
 
 fn eos_ids(dir: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<Vec<u32>, TokenizerError> {

@@ -99,6 +99,20 @@ fn text_streams_as_it_decodes() {
     assert!(first.iter().all(|&id| stream.push(id).expect("decodes").is_none()));
     assert_eq!(stream.clone().push(*last).expect("decodes").as_deref(), Some("\u{1f468}"));
     assert_eq!(stream.finish().expect("decodes"), "\u{fffd}");
+    // Bytes that make no character are not held back for ever.
+    let mut stream = tokenizer.stream();
+    let given: Vec<Option<String>> = (0..100).map(|_| stream.push(family[1]).expect("decodes")).collect();
+    assert!(given.iter().skip(4).all(Option::is_some), "{given:?}");
+    let whole = given.into_iter().flatten().collect::<String>() + &stream.finish().expect("decodes");
+    assert_eq!(whole, "\u{fffd}".repeat(whole.chars().count()));
+    // The bytes of tokens make up the bytes of their text.
+    for text in [" a\n\u{e9}\u{1f468}", "The capital of France"] {
+        let ids = tokenizer.encode(text, false).expect("encodes");
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.bytes(*id).expect("a token")).collect();
+        assert_eq!(bytes, text.as_bytes());
+    }
+    assert_eq!((tokenizer.bytes(2), tokenizer.is_special(2)), (Some(b"<|im_end|>".to_vec()), true));
+    assert!(!tokenizer.is_special(family[0]) && tokenizer.bytes(1 << 20).is_none());
 }
 
 #[test]

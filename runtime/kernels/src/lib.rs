@@ -1,8 +1,10 @@
 //! A few rows times a packed matrix, on the CPU: what MLX's `quantized_matmul` computes, in vector code. MLX has that for ARM
-//! only; on x86 its loop is scalar (1.2e9 weights a second and core measured, against 8e9 here).
+//! only; on x86 its loop is scalar (1.2e9 weights a second and core measured, against 8e9 here). And the passes over logits
+//! that sampling makes.
 //!
 //! Knows slices; neither MLX nor checkpoints. A crate of its own so that development builds optimize it.
 
+pub mod logits;
 mod row;
 
 use rayon::prelude::*;

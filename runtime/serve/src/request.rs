@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mgraph_runtime::pictures::Pictures;
+/// How the next token is chosen.
+pub use mgraph_runtime::sampler::Settings as Sampling;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -19,26 +21,6 @@ pub struct Request {
     /// Alternatives reported with each token, the chosen one's own logarithm always; `None`: no logarithms at all.
     pub logprobs: Option<usize>,
     pub deadline: Option<Instant>,
-}
-
-/// How the next token is chosen. The defaults of every field leave the model's distribution as it is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sampling {
-    /// 0 is greedy.
-    pub temperature: f32,
-    /// In (0, 1].
-    pub top_p: f32,
-    /// 0 keeps every token.
-    pub top_k: usize,
-    /// In [0, 1]: tokens less likely than this share of the likeliest are dropped.
-    pub min_p: f32,
-    /// More than 0; 1 is none.
-    pub repetition_penalty: f32,
-    pub presence_penalty: f32,
-    pub frequency_penalty: f32,
-    /// Added to logits, by token id, each id once.
-    pub logit_bias: Vec<(u32, f32)>,
-    pub seed: u64,
 }
 
 /// What ends an answer beside the model's own end-of-sequence tokens; none of it is ever returned.
@@ -146,6 +128,9 @@ pub enum Failure {
     Deadline,
     #[error("the server is shutting down")]
     Draining,
+    /// This answer alone: logits that are no numbers, a form that became too complex, pictures that there is no room for.
+    #[error("the answer cannot be given: {0}")]
+    Unanswerable(String),
     #[error("the engine failed: {0}")]
     Engine(String),
 }

@@ -86,6 +86,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
         top_p: arguments.top_p,
         top_k: arguments.top_k as usize,
         seed: arguments.seed,
+        ..Settings::GREEDY
     })?;
     let progress = Rc::new(Progress::start());
     progress.step(&format!("opening {}", arguments.model.display()));

@@ -1,0 +1,358 @@
+//! The engine over a scripted session: whatever runs side by side, is cancelled, fails or is reused, every answer is the one that
+//! its request alone would have.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use mgraph_runtime::session::Numerics;
+use mgraph_serve::{
+    engine::{Engine, Health, Room, SlotWork},
+    request::{Failure, Finish, Refusal, Request, Sampling, Shape, Stop},
+};
+use proptest::prelude::*;
+use serde_json::json;
+use support::{
+    read, request,
+    scripted::{CHUNK, Fate, Script, Scripted, answer},
+    soon, token, tokens, until_ready,
+};
+
+const CAPACITY: usize = 96;
+
+fn start(script: &Script, room: Room, numerics: Numerics) -> Engine {
+    let script = script.clone();
+    let engine = Engine::over(room, move |_| {
+        let dir = support::tiny()?;
+        let loaded = support::loaded(dir.path(), CAPACITY, numerics)?;
+        Ok((loaded, Box::new(Scripted::new(script, room.parallel, CAPACITY))))
+    });
+    until_ready(&engine);
+    engine
+}
+
+fn room(parallel: usize) -> Room {
+    Room { parallel, max_queue: 100 }
+}
+
+fn slow() -> Script {
+    Script { pause: Duration::from_millis(5), ..Script::default() }
+}
+
+fn submit(engine: &Engine, request: Request) -> mgraph_serve::engine::Answer {
+    engine.submit(request).expect("the request is taken")
+}
+
+fn all_idle(engine: &Engine) -> bool {
+    engine.slots().iter().all(|slot| slot.work == SlotWork::Idle)
+}
+
+#[test]
+fn requests_side_by_side_are_answered_as_if_alone() {
+    for numerics in [Numerics::Fused, Numerics::Pinned] {
+        let engine = start(&Script::default(), room(3), numerics);
+        let prompts: Vec<Vec<u32>> = (1..20)
+            .map(|length| (0..length * 3 % 41 + 1).map(|at| token(char::from(b'A' + at as u8 % 50))).collect())
+            .collect();
+        let answers: Vec<_> = prompts.iter().map(|prompt| submit(&engine, request(prompt, 12))).collect();
+        for (prompt, answer_) in prompts.iter().zip(answers) {
+            let found = read(answer_);
+            assert_eq!(found.tokens, answer(prompt, 12), "{numerics:?} {prompt:?}");
+            let text: String = found.tokens.iter().filter_map(|id| char::from_u32(id - 3)).collect();
+            assert_eq!(found.text, text);
+            let done = found.done();
+            assert_eq!((&done.finish, done.prompt_tokens, done.completion_tokens), (&Finish::Length, prompt.len(), 12));
+        }
+    }
+}
+
+#[test]
+fn a_conversation_is_not_fed_again() {
+    for (numerics, reused) in [(Numerics::Fused, 20 + 5 - 1), (Numerics::Pinned, 2 * CHUNK)] {
+        let script = Script::default();
+        let engine = start(&script, room(2), numerics);
+        let mut conversation = tokens("twenty tokens it has");
+        let first = read(submit(&engine, request(&conversation, 5)));
+        assert_eq!(first.done().cached_tokens, 0);
+        // Another conversation takes the other row.
+        read(submit(&engine, request(&tokens("Something else"), 3)));
+        conversation.extend(first.tokens);
+        conversation.extend(tokens(" and on"));
+        let second = read(submit(&engine, request(&conversation, 5)));
+        assert_eq!(second.tokens, answer(&conversation, 5), "{numerics:?}");
+        assert_eq!(second.done().cached_tokens, reused, "{numerics:?}");
+        // The same again: all but the last token, or the chunk it is in.
+        let again = read(submit(&engine, request(&conversation, 5)));
+        assert_eq!(again.tokens, second.tokens);
+        assert!(again.done().cached_tokens >= conversation.len() - CHUNK, "{numerics:?} {:?}", again.done());
+    }
+}
+
+#[test]
+fn a_long_prompt_stalls_nobody() {
+    let script = Script::default();
+    let engine = start(&script, room(9), Numerics::Fused);
+    let long: Vec<u32> = (0..80).map(|at| token(char::from(b'0' + at as u8 % 10))).collect();
+    // The engine is busy with the first while the others arrive.
+    let mut answers = vec![submit(&engine, request(&long, 4))];
+    answers.extend((0..8).map(|at| submit(&engine, request(&tokens(&"x".repeat(at + 1)), 30))));
+    for (at, answer_) in answers.into_iter().enumerate() {
+        let found = read(answer_);
+        let (prompt, count) = if at == 0 { (long.clone(), 4) } else { (tokens(&"x".repeat(at)), 30) };
+        assert_eq!(found.tokens, answer(&prompt, count));
+    }
+    // Between two chunks of prompts there is a decode, once anything decodes.
+    let steps = script.steps();
+    let first_decode =
+        steps.iter().position(|step| step.width == 1 && step.positions[0] > 0).expect("something decodes");
+    let mut since = 0;
+    for step in &steps[first_decode..] {
+        since = if step.width > 1 { since + 1 } else { 0 };
+        assert!(since <= 1, "two chunks in a row while others decode: {steps:?}");
+    }
+}
+
+#[test]
+fn dropping_an_answer_cancels_within_a_step() {
+    let script = slow();
+    let engine = start(&script, room(2), Numerics::Fused);
+    let mut gone = submit(&engine, request(&tokens("abc"), 80));
+    let kept = submit(&engine, request(&tokens("xyz"), 40));
+    assert!(gone.wait().is_some());
+    drop(gone);
+    let before = script.steps().len();
+    soon("one row is idle", || engine.slots().iter().filter(|slot| slot.work == SlotWork::Idle).count() == 1);
+    // One step may be under way, and one is seen only after it was asked for.
+    assert!(script.steps().len() <= before + 3);
+    assert_eq!(read(kept).tokens, answer(&tokens("xyz"), 40));
+    // A request that waits leaves the line.
+    let busy: Vec<_> = (0..2).map(|_| submit(&engine, request(&tokens("q"), 60))).collect();
+    drop(submit(&engine, request(&tokens("never"), 60)));
+    let last = submit(&engine, request(&tokens("z"), 1));
+    drop(busy);
+    assert_eq!(read(last).tokens, answer(&tokens("z"), 1));
+    soon("all rows are idle", || all_idle(&engine));
+}
+
+#[test]
+fn deadlines_hold_while_running_and_while_waiting() {
+    let engine = start(&slow(), room(1), Numerics::Fused);
+    let within = |millis: u64, max_tokens: usize| {
+        let deadline = Some(Instant::now() + Duration::from_millis(millis));
+        submit(&engine, Request { deadline, ..request(&tokens("abc"), max_tokens) })
+    };
+    let (runs, waits, patient) = (within(60, 90), within(30, 1), within(5000, 2));
+    let runs = read(runs);
+    assert_eq!(runs.failure(), &Failure::Deadline);
+    assert!(!runs.tokens.is_empty() && runs.tokens == answer(&tokens("abc"), runs.tokens.len()));
+    let waits = read(waits);
+    assert_eq!((waits.failure(), waits.tokens.len()), (&Failure::Deadline, 0));
+    assert_eq!(read(patient).tokens, answer(&tokens("abc"), 2));
+}
+
+#[test]
+fn an_error_or_a_panic_fails_everyone_and_the_engine() {
+    for (fate, says) in [(Fate::Error, "the device is gone"), (Fate::Panic, "the script says so")] {
+        let script = Script { fates: vec![(9, fate)], ..slow() };
+        let engine = start(&script, room(2), Numerics::Fused);
+        let answers: Vec<_> = (0..4).map(|_| submit(&engine, request(&tokens("abc"), 50))).collect();
+        for answer_ in answers {
+            let found = read(answer_);
+            let Failure::Engine(why) = found.failure() else { panic!("{fate:?}: {found:?}") };
+            assert!(why.contains(says), "{why}");
+        }
+        let Health::Failed(why) = engine.health() else { panic!("{:?}", engine.health()) };
+        assert!(why.contains(says), "{why}");
+        assert!(matches!(engine.submit(request(&[token('a')], 1)), Err(Refusal::Failed(_))));
+        engine.wait();
+    }
+}
+
+#[test]
+fn a_model_that_cannot_be_opened_is_told_in_the_health() {
+    let failed = Engine::over(room(1), |_| Err(mgraph_runtime::error::anyhow!("no such model")));
+    failed.wait();
+    assert_eq!(failed.health(), Health::Failed("no such model".into()));
+    let panicked = Engine::over(room(1), |_| panic!("while opening"));
+    panicked.wait();
+    assert!(matches!(panicked.health(), Health::Failed(why) if why.contains("while opening")));
+}
+
+#[test]
+fn logits_that_are_no_numbers_fail_one_request() {
+    let script = Script { fates: vec![(6, Fate::NotANumber { row: 0 })], ..Script::default() };
+    let engine = start(&script, room(2), Numerics::Fused);
+    let answers = [submit(&engine, request(&tokens("abc"), 20)), submit(&engine, request(&tokens("xyz"), 20))];
+    let [first, second] = answers.map(read);
+    assert!(matches!(first.failure(), Failure::Unanswerable(why) if why.contains("NaN")), "{first:?}");
+    assert_eq!(second.tokens, answer(&tokens("xyz"), 20));
+    assert_eq!(read(submit(&engine, request(&tokens("on"), 5))).tokens, answer(&tokens("on"), 5));
+}
+
+#[test]
+fn draining_finishes_what_was_taken_and_stopping_does_not() {
+    let engine = start(&slow(), room(1), Numerics::Fused);
+    let answers: Vec<_> = (0..3).map(|_| submit(&engine, request(&tokens("abc"), 5))).collect();
+    engine.drain();
+    assert!(matches!(engine.submit(request(&[token('a')], 1)), Err(Refusal::Draining)));
+    assert_eq!(engine.health(), Health::Draining);
+    engine.wait();
+    for answer_ in answers {
+        assert_eq!(read(answer_).tokens, answer(&tokens("abc"), 5));
+    }
+
+    let engine = start(&slow(), room(1), Numerics::Fused);
+    let answers: Vec<_> = (0..3).map(|_| submit(&engine, request(&tokens("abc"), 90))).collect();
+    engine.stop();
+    engine.wait();
+    for answer_ in answers {
+        assert_eq!(read(answer_).failure(), &Failure::Draining);
+    }
+    // The last handle takes the engine with it.
+    let engine = start(&slow(), room(1), Numerics::Fused);
+    let answer_ = submit(&engine, request(&tokens("abc"), 90));
+    drop(engine);
+    assert_eq!(read(answer_).failure(), &Failure::Draining);
+}
+
+#[test]
+fn what_cannot_be_taken_is_refused_before_any_work() {
+    let script = slow();
+    let engine = start(&script, Room { parallel: 1, max_queue: 1 }, Numerics::Fused);
+    let refused = |request: Request| engine.submit(request).expect_err("is refused");
+    let fits = refused(request(&tokens("abcd"), CAPACITY - 2));
+    assert_eq!(
+        fits,
+        Refusal::NeverFits { prompt: 4, max_tokens: CAPACITY - 2, needed: CAPACITY + 1, capacity: CAPACITY }
+    );
+    assert!(fits.to_string().contains("--ctx-size 97"), "{fits}");
+    assert!(matches!(refused(request(&[], 1)), Refusal::Invalid(_)));
+    assert!(matches!(refused(request(&[131], 1)), Refusal::Invalid(why) if why.contains("131")));
+    let hot = Sampling { temperature: -1.0, ..Sampling::default() };
+    assert!(matches!(refused(Request { sampling: hot, ..request(&[3], 1) }), Refusal::Invalid(_)));
+    let shape = Shape::JsonSchema(json!({ "type": "nothing" }));
+    assert!(matches!(refused(Request { shape, ..request(&[3], 1) }), Refusal::Invalid(why) if why.contains("schema")));
+    assert_eq!(script.steps(), []);
+
+    let taken = [submit(&engine, request(&tokens("a"), 60)), submit(&engine, request(&tokens("b"), 3))];
+    let full = refused(request(&tokens("c"), 1));
+    let Refusal::Full { running, waiting, retry_after } = full else { panic!("{full:?}") };
+    assert!(running + waiting == 2 && retry_after >= Duration::from_secs(1));
+    drop(taken);
+    soon("there is room again", || engine.submit(request(&tokens("d"), 1)).is_ok());
+}
+
+#[test]
+fn ends_are_neither_returned_nor_counted() {
+    let said: String = answer(&tokens("abc"), 9).iter().filter_map(|id| char::from_u32(id - 3)).collect();
+    let run = |script: Script, stop: Stop| {
+        let engine = start(&script, room(1), Numerics::Fused);
+        read(submit(&engine, Request { stop, ..request(&tokens("abc"), 9) }))
+    };
+    // The end of the sequence at the fourth token.
+    let ends = || Script { fates: vec![(4, Fate::End)], ..Script::default() };
+    let found = run(ends(), Stop::default());
+    assert_eq!(
+        (found.text.as_str(), &found.done().finish, found.done().completion_tokens),
+        (&said[..3], &Finish::Eos, 3)
+    );
+    let ignored = run(ends(), Stop { ignore_eos: true, ..Stop::default() });
+    assert_eq!((&ignored.done().finish, ignored.done().completion_tokens), (&Finish::Length, 9));
+    assert!(ignored.text.starts_with(&said[..3]) && ignored.text.len() == 8, "{}", ignored.text);
+    // A string across tokens.
+    let string = said[4..7].to_owned();
+    let found = run(Script::default(), Stop { strings: vec![string.clone()], ..Stop::default() });
+    let at = said.find(&string).expect("it is there");
+    assert_eq!((found.text.as_str(), &found.done().finish), (&said[..at], &Finish::Stop(string)));
+    assert_eq!((found.done().completion_tokens, found.tokens.len()), (at, at));
+    // A string that never comes holds nothing back in the end.
+    let begun = format!("{}!", &said[7..]);
+    let found = run(Script::default(), Stop { strings: vec![begun], ..Stop::default() });
+    assert_eq!((found.text.as_str(), &found.done().finish), (said.as_str(), &Finish::Length));
+    // A token.
+    let third = tokens(&said)[2];
+    let found = run(Script::default(), Stop { tokens: vec![third], ..Stop::default() });
+    let at = tokens(&said).iter().position(|id| *id == third).expect("it is there");
+    assert_eq!((found.text.as_str(), found.done().completion_tokens), (&said[..at], at));
+    assert!(matches!(&found.done().finish, Finish::Stop(name) if name.len() == 1));
+}
+
+#[test]
+fn an_answer_has_the_form_that_is_asked_for() {
+    let engine = start(&Script::default(), room(2), Numerics::Fused);
+    let schema = json!({
+        "type": "object",
+        "properties": { "name": { "enum": ["ada", "bob"] }, "old": { "type": "boolean" } },
+        "required": ["name", "old"],
+        "additionalProperties": false,
+    });
+    let answers: Vec<_> = (0..6)
+        .map(|at| {
+            let prompt = tokens(&"p".repeat(at + 1));
+            // White space is allowed almost everywhere, and would take up most of it.
+            let logit_bias = " \n\r\t".chars().map(|space| (token(space), -100.0)).collect();
+            let sampling = Sampling { temperature: 1.0, seed: at as u64, logit_bias, ..Sampling::default() };
+            submit(&engine, Request { shape: Shape::JsonSchema(schema.clone()), sampling, ..request(&prompt, 80) })
+        })
+        .collect();
+    for answer_ in answers {
+        let found = read(answer_);
+        assert_eq!(found.done().finish, Finish::Eos, "{found:?}");
+        let value: serde_json::Value = serde_json::from_str(&found.text).expect("JSON");
+        assert!(["ada", "bob"].contains(&value["name"].as_str().expect("a name")) && value["old"].is_boolean());
+    }
+    let object = read(submit(&engine, Request { shape: Shape::JsonObject, ..request(&tokens("abc"), 12) }));
+    assert!(object.text.starts_with('{'), "{}", object.text);
+    let lark = Shape::Lark("start: \"yes\" | \"no\"".into());
+    let found = read(submit(&engine, Request { shape: lark, ..request(&tokens("abc"), 12) }));
+    assert!(["yes", "no"].contains(&found.text.as_str()) && found.done().finish == Finish::Eos, "{found:?}");
+}
+
+#[test]
+fn a_slow_reader_holds_up_nobody() {
+    let engine = start(&Script::default(), room(1), Numerics::Fused);
+    let unread = submit(&engine, request(&tokens("abc"), 80));
+    assert_eq!(read(submit(&engine, request(&tokens("xyz"), 5))).tokens, answer(&tokens("xyz"), 5));
+    assert_eq!(read(unread).tokens, answer(&tokens("abc"), 80));
+}
+
+/// A request of a random run: its prompt, the tokens it wants, and whether it is dropped after its first piece.
+#[derive(Debug, Clone)]
+struct Asked {
+    prompt: Vec<u32>,
+    count: usize,
+    dropped: bool,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    // Few beginnings, so that much is shared.
+    let prompt = (prop::sample::select(vec!["", "abcabcabcabc", "abcabcabcabcabcabcabcabcab"]), "[a-c]{1,12}");
+    (prompt, 1..24usize, prop::bool::weighted(0.2)).prop_map(|((begin, end), count, dropped)| Asked {
+        prompt: tokens(&format!("{begin}{end}")),
+        count,
+        dropped,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_runs_beside_it_an_answer_stays_the_same(
+        requests in prop::collection::vec(asked(), 1..24),
+        rows in 1..6usize,
+        pinned in any::<bool>(),
+    ) {
+        let numerics = if pinned { Numerics::Pinned } else { Numerics::Fused };
+        let engine = start(&Script::default(), room(rows), numerics);
+        let answers: Vec<_> = requests.iter().map(|asked| submit(&engine, request(&asked.prompt, asked.count))).collect();
+        for (asked, mut answer_) in requests.iter().zip(answers) {
+            if asked.dropped {
+                prop_assert!(answer_.wait().is_some());
+            } else {
+                prop_assert_eq!(read(answer_).tokens, answer(&asked.prompt, asked.count));
+            }
+        }
+        soon("all rows are idle", || all_idle(&engine));
+    }
+}
