@@ -20,6 +20,7 @@ use crate::{
     engine::{self, Prompt},
     error::{Context, Result, bail},
     family::Family,
+    hlo,
     model::Model,
     pictures::Seen,
     probes::Probes,
@@ -93,7 +94,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     let model = Model::open_with(&arguments.model, &arguments.family.or(families)?, arguments.limits.given()?)?;
     let requests = Requests::open(&model)?;
     let request = request(&arguments, &requests)?;
-    let options = session_options(&arguments, &model, request.tokens.len())?;
+    let options = session_options(&arguments, &model, &request)?;
     progress.step(&format!("loading weights ({})", arguments.backend));
     let mut session = backend::open(arguments.backend, &model, options)?;
     let session = session.as_mut();
@@ -187,13 +188,17 @@ fn seen(
     Seen::look(session, model, &request.pictures, 0, None).map(Some)
 }
 
-fn session_options(arguments: &Arguments, model: &Model, prompt: usize) -> Result<SessionOptions> {
-    let max_tokens = arguments.max_tokens as usize;
+fn session_options(arguments: &Arguments, model: &Model, request: &Request) -> Result<SessionOptions> {
+    let (prompt, max_tokens) = (request.tokens.len(), arguments.max_tokens as usize);
     // The last generated token is never fed back, so it takes no position.
     let needed = prompt + max_tokens - 1;
-    let capacity = arguments.ctx_size.map_or(needed, |n| n as usize);
+    let limit = model.max_positions()?;
+    // With room to fill a call up, prompts about the same pictures share what was compiled for one of them.
+    let room = if request.pictures.vision.is_empty() { 0 } else { hlo::FILL_UP };
+    let roomy = (needed + room).min(limit.unwrap_or(usize::MAX)).max(needed);
+    let capacity = arguments.ctx_size.map_or(roomy, |n| n as usize);
     engine::admit(prompt, max_tokens, capacity)?;
-    if let Some(limit) = model.max_positions()?
+    if let Some(limit) = limit
         && capacity > limit
     {
         bail!(

@@ -19,7 +19,7 @@ mod types;
 pub use build::{Build, BuildOptions, Matrix, WeightType};
 pub use graph::Graph;
 pub use mgraph_dsl::ir::Compare;
-pub use session::HloSession;
+pub use session::{FILL_UP, HloSession};
 pub use types::{DType, Type, V};
 
 #[cfg(test)]

@@ -32,6 +32,9 @@ use crate::{
 /// beyond 128 tokens a wider call is no faster per token.
 const WIDTHS: [usize; 4] = [1, 16, 64, 128];
 
+/// Most tokens that fill a call up.
+pub const FILL_UP: usize = WIDTHS[WIDTHS.len() - 1] - 1;
+
 /// States hold a multiple of this many positions, so that runs of similar length share their compiled graphs. Few, because
 /// attention reads all of them at every step.
 const POSITIONS: usize = 128;
