@@ -85,7 +85,7 @@ fn requests_and_answers_are_those_of_the_reference() {
         }
         session.reset().unwrap();
         let seen = Seen::look(session.as_mut(), &model, &pictures, 0, None).unwrap();
-        let mut sampler = Sampler::new(Settings { temperature: 0.0, top_p: 1.0, top_k: 0, seed: 0 }).unwrap();
+        let mut sampler = Sampler::new(Settings::GREEDY).unwrap();
         let prompt = Prompt { tokens: &tokens, seen: Some(&seen) };
         let outcome = engine::generate(session.as_mut(), &mut sampler, prompt, 6, &[], &mut |_| Ok(true)).unwrap();
         assert_eq!(json!(outcome.tokens), case["answer"], "{what}");
