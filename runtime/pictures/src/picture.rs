@@ -61,7 +61,8 @@ impl Picture {
         // Of 16 bits and four channels, and as much again for the decoder's own work.
         allowed.max_alloc = Some(limits.pixels.saturating_mul(16).saturating_add(1 << 20));
         reader.limits(allowed);
-        let mut decoder = reader.into_decoder().map_err(|e| broken(&e))?;
+        let decoder = reader.into_decoder();
+        let mut decoder = decoder.map_err(|e| empty(file, format).unwrap_or_else(|| broken(&e)))?;
         let (width, height) = decoder.dimensions();
         if width == 0 || height == 0 {
             return Err(PictureError::Empty { width, height });
@@ -83,6 +84,18 @@ impl Picture {
 
 fn broken(error: &ImageError) -> PictureError {
     PictureError::Broken(error.to_string())
+}
+
+/// Decoders call a header without area wrong in ways of their own.
+fn empty(file: &[u8], format: ImageFormat) -> Option<PictureError> {
+    let word = |at: usize| file.get(at..)?.first_chunk::<4>().copied();
+    let (width, height) = match format {
+        ImageFormat::Png => (u32::from_be_bytes(word(16)?), u32::from_be_bytes(word(20)?)),
+        // The height of rows from the top is negative.
+        ImageFormat::Bmp => (u32::from_le_bytes(word(18)?), i32::from_le_bytes(word(22)?).unsigned_abs()),
+        _ => return None,
+    };
+    (width == 0 || height == 0).then_some(PictureError::Empty { width, height })
 }
 
 fn animated(file: &[u8], format: ImageFormat) -> Result<bool, PictureError> {

@@ -44,9 +44,13 @@ fn a_small_file_that_unfolds_to_too_much() {
 
 #[test]
 fn nothing_and_animations() {
-    let mut nothing = encoded(8, 8, ImageFormat::Bmp);
-    nothing[18..22].copy_from_slice(&[0; 4]);
-    refused(&nothing, Limits::default());
+    let bmp = encoded(8, 8, ImageFormat::Bmp);
+    let png = encoded(8, 8, ImageFormat::Png);
+    for (file, width, said) in [(bmp, 18, "0 x 8"), (png.clone(), 16, "0 x 8"), (png, 20, "8 x 0")] {
+        let mut file = file;
+        file[width..width + 4].copy_from_slice(&[0; 4]);
+        assert_eq!(refused(&file, Limits::default()), format!("the picture is {said}: there is nothing in it"));
+    }
 
     let mut file = Vec::new();
     let frame = |shade| {
