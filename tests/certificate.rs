@@ -12,7 +12,7 @@ use mgraph_dsl::{
 use mgraph_runtime::model::Model;
 use mgraph_tests::certificate::{Case, Emitted, difference, first_difference, terms::EQUIVALENCES};
 
-const GOLDENS: [&str; 14] = [
+const GOLDENS: [&str; 17] = [
     "llama",
     "llama_rope3",
     "qwen2",
@@ -25,6 +25,9 @@ const GOLDENS: [&str; 14] = [
     "bailing_moe",
     "bailing_moe_v2",
     "molmo2",
+    "molmo2_olmo",
+    "molmo2_yarn",
+    "molmo2_plain_mean",
     "mllama",
     "qwen2_vl",
 ];

@@ -568,6 +568,23 @@ fn config_lists_what_nobody_read() {
 }
 
 #[test]
+fn config_counts_what_is_stored_and_ignored() {
+    let dir = checkpoint();
+    let says = || String::from_utf8(mlxcel(&["config", dir.path().to_str().unwrap()]).stdout).unwrap();
+    assert!(!says().contains("ignored"), "{}", says());
+    let path = dir.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let mut all = file.tensors();
+    for layer in [0, 2] {
+        let frequencies = TensorView::new(Dtype::F32, vec![2], &[0; 8]).unwrap();
+        all.push((format!("model.layers.{layer}.self_attn.rotary_emb.inv_freq"), frequencies));
+    }
+    fs::write(&path, safetensors::serialize(all, None).unwrap()).unwrap();
+    assert!(says().contains("stored and ignored: model.layers.*.self_attn.rotary_emb.inv_freq (2)\n"), "{}", says());
+}
+
+#[test]
 fn config_faults_are_what_generate_says() {
     let dir = checkpoint();
     edit_config(dir.path(), |c| c["hidden_act"] = json!("gelu"));

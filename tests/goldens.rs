@@ -30,6 +30,9 @@ const GOLDENS: &[(&str, Option<&str>, usize)] = &[
     ("molmo2", None, 47 + 6 + 1),
     ("molmo2", Some("causal"), 5 + 1),
     ("molmo2", Some("text_only"), 6 + 1),
+    ("molmo2_olmo", None, 35 + 4 + 1),
+    ("molmo2_yarn", None, 35 + 4 + 1),
+    ("molmo2_plain_mean", None, 32 + 2 + 1),
     ("mllama", None, 37 + 10 + 1),
     ("qwen2_vl", None, 23 + 6 + 1),
     ("qwen2_vl", Some("words_only"), 6 + 1),
@@ -274,7 +277,7 @@ fn inputs_that_do_not_fit_are_refused() {
                 ("ratio", ids(&[3])),
                 ("tile_present", given["tile_present"].clone()),
             ],
-            "input ratio of graph vision has shape [3]; beside the others it must be [2]",
+            "input ratio of graph vision has shape [3]; beside the others it must be [2], which is [N]",
         ),
         ("embed", &[("tokens", ids(&[2, 2]))], "a call of rows 0..2, but the session has 1; open it with more rows"),
     ];

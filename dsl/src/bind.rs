@@ -71,12 +71,19 @@ pub struct Bindings {
     pub root: Instance,
     pub weights: Vec<Weight>,
     pub states: Vec<State>,
+    /// Stored tensors that no field claims and the family excuses, by the `ignore` pattern that does, from the checkpoint's root.
+    pub ignored: BTreeMap<String, Vec<String>>,
 }
 
 impl Bindings {
     /// For single ops of a program, which read neither weights nor states.
     pub fn none(program: &Program) -> Bindings {
-        Bindings { root: Instance::empty(program.model), weights: Vec::new(), states: Vec::new() }
+        Bindings {
+            root: Instance::empty(program.model),
+            weights: Vec::new(),
+            states: Vec::new(),
+            ignored: BTreeMap::new(),
+        }
     }
 }
 
@@ -199,9 +206,9 @@ pub fn bind(
         let error = format!("this config asks for more than {MAX_BLOCKS} blocks");
         return Err(vec![BindFault::Load { field: "model".into(), error }]);
     }
-    binder.settle(&mut draft);
+    let ignored = binder.settle(&mut draft);
     if draft.faults.is_empty() {
-        Ok(Bindings { root, weights: draft.weights, states: draft.states })
+        Ok(Bindings { root, weights: draft.weights, states: draft.states, ignored })
     } else {
         Err(draft.faults)
     }
@@ -439,8 +446,9 @@ impl Binder<'_> {
         Ok(draft.weight(Weight { path, kind, dtype, shape: sizes, parts }))
     }
 
-    /// Faults that only the whole shows: double claims, and stored tensors or rows that nothing claims.
-    fn settle(&self, draft: &mut Draft) {
+    /// Faults that only the whole shows: double claims, and stored tensors or rows that nothing claims. Those that the family
+    /// excuses are given back, by pattern.
+    fn settle(&self, draft: &mut Draft) -> BTreeMap<String, Vec<String>> {
         let mut by_name: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
         for claim in &draft.claims {
             by_name.entry(&claim.name).or_default().push(claim);
@@ -449,10 +457,11 @@ impl Binder<'_> {
         for (name, claims) in &by_name {
             told.extend(fault::overlaps(name, claims, self.stored));
         }
-        for (name, stored) in self.stored {
-            let excused = draft.ignores.iter().any(|pattern| pattern::matches(pattern, name));
-            if !by_name.contains_key(name.as_str()) && !excused {
-                told.push(BindFault::Unclaimed { name: name.clone(), shape: stored.shape.clone() });
+        let mut ignored: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, stored) in self.stored.iter().filter(|(name, _)| !by_name.contains_key(name.as_str())) {
+            match draft.ignores.iter().find(|pattern| pattern::matches(pattern, name)) {
+                Some(pattern) => ignored.entry(pattern.clone()).or_default().push(name.clone()),
+                None => told.push(BindFault::Unclaimed { name: name.clone(), shape: stored.shape.clone() }),
             }
         }
         let spare: Vec<&str> = self.stored.keys().map(String::as_str).filter(|k| !by_name.contains_key(k)).collect();
@@ -465,6 +474,7 @@ impl Binder<'_> {
         draft.faults.extend(told);
         let mut seen = BTreeSet::new();
         draft.faults.retain(|fault| seen.insert(fault.to_string()));
+        ignored
     }
 }
 

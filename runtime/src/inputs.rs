@@ -164,10 +164,12 @@ pub fn of_graph(
     }
     for ((input, ty), (_, tensor)) in declared.iter().zip(&inputs) {
         let expected = names.shape(function, ty, &format!("input {input} of graph {name}"))?;
+        let dims = || ty.shape.dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         ensure!(
             tensor.shape == expected,
-            "input {input} of graph {name} has shape {:?}; beside the others it must be {expected:?}",
-            tensor.shape
+            "input {input} of graph {name} has shape {:?}; beside the others it must be {expected:?}, which is [{}]",
+            tensor.shape,
+            dims()
         );
     }
     let positions = inputs.iter().find(|(input, _)| input == "positions");

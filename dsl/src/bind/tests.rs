@@ -132,6 +132,9 @@ fn weights_in_field_order_with_their_places() {
     assert_eq!(at("layers.0.experts").parts[0].source.pieces().len(), 3);
     assert_eq!(at("layers.0.experts").kind, WeightKind::Matrix);
 
+    let excused = [0, 1].map(|i| format!("model.layers.{i}.inv_freq")).to_vec();
+    assert_eq!(bindings.ignored, BTreeMap::from([("*.inv_freq".to_owned(), excused)]));
+
     let states: Vec<&str> = bindings.states.iter().map(|s| s.path.as_str()).collect();
     assert_eq!(states, ["layers.0.k", "layers.1.k"]);
     let dims = [StateDim::Rows, StateDim::Size(32), StateDim::Positions, StateDim::Size(4)];

@@ -1,6 +1,8 @@
-//! `mlxcel config`: what a checkpoint's `config.json` means to its family, value by value. Reads no weights.
+//! `mlxcel config`: what a checkpoint's `config.json` means to its family, value by value, and which stored tensors the family
+//! ignores. Of weights it reads names and shapes.
 
 use std::{
+    collections::BTreeMap,
     io::{self, IsTerminal, Write},
     path::PathBuf,
 };
@@ -16,7 +18,7 @@ use crate::{
     checkpoint::read_object,
     error::{Context, Result, anyhow, bail},
     family::Family,
-    model,
+    model::{self, Model},
     quantization::Quantization,
 };
 
@@ -33,29 +35,35 @@ pub struct Arguments {
 }
 
 pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<Verdict> {
-    let path = if arguments.dir.is_dir() { arguments.dir.join("config.json") } else { arguments.dir };
+    let dir = arguments.dir.is_dir().then(|| arguments.dir.clone());
+    let path = dir.as_ref().map_or(arguments.dir, |dir| dir.join("config.json"));
     let file = path.display().to_string();
     let Some(config) = read_object(&path)? else { bail!("{file}: there is no such file") };
     let config = Value::Object(config);
     let (family, program) = model::family_of(&config, families, &file)?;
-    let resolved = config::resolve(&program, &config, arguments.limits.given()?).map_err(|faults| {
+    let limits = arguments.limits.given()?;
+    let resolved = config::resolve(&program, &config, limits).map_err(|faults| {
         let shown: Vec<String> = faults.iter().map(|fault| format!("  {}", fault.display(&file))).collect();
         anyhow!("{file} does not fit family {}:\n{}", family.name, shown.join("\n"))
     })?;
     Quantization::from_config(&config).map_err(|fault| anyhow!("{file}: {fault}"))?;
     let rows = config::report(&program, &config, &resolved);
     let unread = config::unread(&config, &resolved, model::OWN_KEYS);
+    // Weights that are not there, or do not fit, are told of where they are loaded.
+    let opened = dir.and_then(|dir| Model::open_with(&dir, families, limits).ok());
+    let ignored = opened.map(|model| model.bindings.ignored.clone()).unwrap_or_default();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = if arguments.json {
         let object = json!({
             "family": family.name, "file": file, "settings": rows.iter().map(as_json).collect::<Vec<_>>(),
-            "unread": unread,
+            "unread": unread, "ignored": ignored,
         });
         writeln!(out, "{object:#}")
     } else {
         writeln!(out, "family {} ({}) reads {file}", family.name, family.file)
             .and_then(|()| table(&mut out, &rows))
             .and_then(|()| left_over(&mut out, &unread))
+            .and_then(|()| excused(&mut out, &ignored))
     };
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("writing to standard output"),
@@ -106,6 +114,19 @@ fn left_over(out: &mut impl Write, unread: &[String]) -> io::Result<()> {
         line += &format!(" {key}{end}");
     }
     writeln!(out, "{on}{line}{off}")
+}
+
+/// Stored tensors that are no weights, counted by the pattern of the family that says so; one line for all items of an array.
+fn excused(out: &mut impl Write, ignored: &BTreeMap<String, Vec<String>>) -> io::Result<()> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (pattern, names) in ignored {
+        let steps = pattern.split('.').map(|step| if step.parse::<u64>().is_ok() { "*" } else { step });
+        *counts.entry(steps.collect::<Vec<_>>().join(".")).or_default() += names.len();
+    }
+    for (pattern, count) in counts {
+        writeln!(out, "  stored and ignored: {pattern} ({count})")?;
+    }
+    Ok(())
 }
 
 fn source(outcome: &Outcome) -> String {
