@@ -20,7 +20,9 @@ const SETTINGS: Settings = Settings { numerics: Numerics::Pinned, float: DType::
 
 fn cases() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/wrong.json");
-    let Value::Array(cases) = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() else { panic!("no cases") };
+    let Value::Array(cases) = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() else {
+        panic!("no cases")
+    };
     cases.into_iter().filter(|case| case["everywhere"] == true).collect()
 }
 

@@ -53,7 +53,8 @@ fn copy(from: impl Into<String>, to: impl Into<String>) -> (String, String) {
 #[test]
 fn layers_beyond_the_taps_are_ignored_knowingly() {
     let parts = ["attention.wq.weight", "attention.wq.bias", "feed_forward.w1.weight"];
-    let copies = [5, 6].map(|layer| parts.map(|part| copy(format!("{STORED}.4.{part}"), format!("{STORED}.{layer}.{part}"))));
+    let copies =
+        [5, 6].map(|layer| parts.map(|part| copy(format!("{STORED}.4.{part}"), format!("{STORED}.{layer}.{part}"))));
     let model = opened(|_| (), copies.as_flattened()).unwrap();
     let ignored: Vec<(&str, usize)> =
         model.bindings.ignored.iter().map(|(pattern, names)| (pattern.as_str(), names.len())).collect();
@@ -119,7 +120,11 @@ fn yarn_reads_what_the_reference_reads() {
         (json!({ "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64 }), 64.0, 1.138_629_436_111_989),
         (json!({ "rope_type": "yarn", "factor": 0.5 }), 512.0, 1.0),
         (json!({ "rope_type": "yarn", "factor": 4.0, "mscale": 2.0 }), 512.0, 1.138_629_436_111_989),
-        (json!({ "rope_type": "yarn", "factor": 4.0, "mscale": 2.0, "mscale_all_dim": 1.0 }), 512.0, 1.121_751_143_713_058),
+        (
+            json!({ "rope_type": "yarn", "factor": 4.0, "mscale": 2.0, "mscale_all_dim": 1.0 }),
+            512.0,
+            1.121_751_143_713_058,
+        ),
         (json!({ "rope_type": "yarn", "factor": 4.0, "attention_factor": 1.5, "mscale": 2.0 }), 512.0, 1.5),
     ];
     for (scaling, context, length) in cases {

@@ -16,12 +16,8 @@ use crate::{
 };
 
 fn numeric(precision: Precision) -> Numeric {
-    let bindings = Bindings {
-        root: Instance::empty(BlockId(0)),
-        weights: vec![],
-        states: vec![],
-        ignored: BTreeMap::new(),
-    };
+    let bindings =
+        Bindings { root: Instance::empty(BlockId(0)), weights: vec![], states: vec![], ignored: BTreeMap::new() };
     Numeric::new(Arc::new(bindings), DType::F32, precision, Box::new(|name| Err(format!("no {name}"))))
 }
 
