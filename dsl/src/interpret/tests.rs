@@ -1,6 +1,6 @@
 //! Primitives on awkward values, and a hand-made model with a loop over children, a state, a packed matrix and probes.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{numeric::Numeric, *};
 use crate::{
