@@ -6,7 +6,7 @@ use crate::{
     error::{Result, bail},
     model::Model,
     reference::ReferenceSession,
-    session::{Batch, ProbeSink, Progress, Session, SessionOptions},
+    session::{Batch, Prepared, ProbeSink, Progress, Session, SessionOptions},
     tensor::Tensor,
     {hlo, mlx},
 };
@@ -107,6 +107,10 @@ impl Session for InVocabulary {
 
     fn tell(&mut self, progress: Progress) {
         self.inner.tell(progress);
+    }
+
+    fn prepared(&self) -> Prepared {
+        self.inner.prepared()
     }
 
     fn prepare(&mut self, shapes: &[(usize, usize)], progress: &mut dyn FnMut(&str)) -> Result<()> {

@@ -25,6 +25,7 @@ pub mod reference;
 pub mod request;
 pub mod sampler;
 pub mod session;
+pub mod spent;
 pub mod template;
 pub mod tensor;
 pub mod tokenizer;

@@ -1,12 +1,17 @@
 //! The one seam between the engine and a backend. MLX, IREE and the reference interpreter implement it over the same
 //! family; the engine knows nothing else of them.
 
-use std::{ops::Range, rc::Rc, sync::Arc};
+use std::{
+    ops::{Range, Sub},
+    rc::Rc,
+    sync::Arc,
+};
 
 use crate::{
     error::{Result, ensure},
     pictures::OfTokens,
     probes::Probes,
+    spent::Spent,
     tensor::{DType, Tensor},
 };
 
@@ -161,6 +166,22 @@ pub(crate) fn again<'a>(probes: &'a mut Option<ProbeSink<'_>>) -> Option<ProbeSi
     }
 }
 
+/// What a session did before calls could run, beyond opening it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Prepared {
+    pub compile: Spent,
+    /// Weights that only a call turned out to need.
+    pub load: Spent,
+}
+
+impl Sub for Prepared {
+    type Output = Prepared;
+
+    fn sub(self, before: Prepared) -> Prepared {
+        Prepared { compile: self.compile - before.compile, load: self.load - before.load }
+    }
+}
+
 /// Takes a line for people before each piece of work that lasts.
 pub type Progress = Rc<dyn Fn(&str)>;
 
@@ -210,6 +231,11 @@ pub trait Session {
 
     /// Who hears of work that a call turns out to need first, such as compiling. Nobody, where this was not called.
     fn tell(&mut self, _progress: Progress) {}
+
+    /// What calls so far needed first; nothing, where all is ready once the session is open.
+    fn prepared(&self) -> Prepared {
+        Prepared::default()
+    }
 
     /// Bring what steps of these shapes, `(rows, width)`, need into being (compile it), reporting what is done.
     fn prepare(&mut self, shapes: &[(usize, usize)], progress: &mut dyn FnMut(&str)) -> Result<()>;

@@ -1,6 +1,9 @@
 //! A tensor in host memory: what goes into a backend and what comes back (inputs, logits, probes, states, weights).
 
-use half::{bf16, f16};
+use mgraph_kernels::{
+    apart::{Allowed, Apart, apart},
+    numbers::{Kind, Numbers},
+};
 use safetensors::{Dtype, tensor::TensorView};
 
 /// Element types that cross the seam between host and backend.
@@ -52,11 +55,18 @@ impl DType {
 
     /// Bytes of one element; a bool is one byte.
     pub fn size(self) -> usize {
+        self.kind().size()
+    }
+
+    pub(crate) fn kind(self) -> Kind {
         match self {
-            DType::F64 => 8,
-            DType::F32 | DType::I32 | DType::U32 => 4,
-            DType::F16 | DType::BF16 => 2,
-            DType::U8 | DType::Bool => 1,
+            DType::F64 => Kind::F64,
+            DType::F32 => Kind::F32,
+            DType::F16 => Kind::F16,
+            DType::BF16 => Kind::BF16,
+            DType::I32 => Kind::I32,
+            DType::U32 => Kind::U32,
+            DType::U8 | DType::Bool => Kind::U8,
         }
     }
 }
@@ -136,56 +146,34 @@ impl Tensor {
         Tensor { dtype: self.dtype, shape, bytes }
     }
 
+    fn numbers(&self) -> Numbers<'_> {
+        Numbers { kind: self.dtype.kind(), bytes: &self.bytes }
+    }
+
     /// The elements as f64, exact for every dtype here.
     pub fn to_f64(&self) -> Vec<f64> {
-        fn read<const N: usize, T>(bytes: &[u8], one: impl Fn([u8; N]) -> T) -> Vec<T> {
-            bytes.as_chunks::<N>().0.iter().map(|c| one(*c)).collect()
-        }
-        match self.dtype {
-            DType::F64 => read(&self.bytes, f64::from_le_bytes),
-            DType::F32 => read(&self.bytes, |b| f64::from(f32::from_le_bytes(b))),
-            DType::F16 => read(&self.bytes, |b| f16::from_le_bytes(b).to_f64()),
-            DType::BF16 => read(&self.bytes, |b| bf16::from_le_bytes(b).to_f64()),
-            DType::I32 => read(&self.bytes, |b| f64::from(i32::from_le_bytes(b))),
-            DType::U32 => read(&self.bytes, |b| f64::from(u32::from_le_bytes(b))),
-            DType::U8 | DType::Bool => self.bytes.iter().map(|b| f64::from(*b)).collect(),
-        }
+        self.numbers().to_f64()
     }
 
     /// The elements as f32, rounded to nearest even where f32 is narrower.
     pub fn to_f32(&self) -> Vec<f32> {
-        match self.dtype {
-            // One copy: logits come through here at every token.
-            DType::F32 if cfg!(target_endian = "little") => bytemuck::pod_collect_to_vec(&self.bytes),
-            DType::F32 => self.bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
-            _ => self.to_f64().into_iter().map(|v| v as f32).collect(),
-        }
+        self.numbers().to_f32()
     }
 
-    /// The same numbers in another float dtype.
+    /// The same numbers in another float dtype; in another dtype that is none, f32.
     pub fn to_float(&self, dtype: DType) -> Tensor {
         if dtype == self.dtype {
             return self.clone();
         }
-        // Through f64 the numbers are the same, at three times the memory.
-        let narrow = |one: fn(f32) -> [u8; 2]| {
-            let bytes = self.bytes.as_chunks::<4>().0.iter().flat_map(|b| one(f32::from_le_bytes(*b))).collect();
-            Tensor { dtype, shape: self.shape.clone(), bytes }
-        };
-        if self.dtype == DType::F32 && dtype == DType::F16 {
-            return narrow(|x| f16::from_f32(x).to_le_bytes());
+        match self.numbers().to_float(dtype.kind()) {
+            Some(bytes) => Tensor { dtype, shape: self.shape.clone(), bytes },
+            None => Tensor::from_f32(&self.shape, &self.to_f32()),
         }
-        if self.dtype == DType::F32 && dtype == DType::BF16 {
-            return narrow(|x| bf16::from_f32(x).to_le_bytes());
-        }
-        let values = self.to_f64();
-        let bytes: Vec<u8> = match dtype {
-            DType::F64 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-            DType::F16 => values.iter().flat_map(|v| f16::from_f64(*v).to_le_bytes()).collect(),
-            DType::BF16 => values.iter().flat_map(|v| bf16::from_f64(*v).to_le_bytes()).collect(),
-            _ => return Tensor::from_f32(&self.shape, &self.to_f32()),
-        };
-        Tensor { dtype, shape: self.shape.clone(), bytes }
+    }
+
+    /// How far this tensor is from a reference of as many elements. `places`: the dtype whose floats are counted.
+    pub(crate) fn apart(&self, reference: &Tensor, allowed: Allowed, places: Option<DType>) -> Apart {
+        apart(self.numbers(), reference.numbers(), allowed, places.map(DType::kind))
     }
 }
 

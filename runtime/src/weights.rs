@@ -8,6 +8,7 @@ use mgraph_dsl::{
     interpret::derived_weight,
     ir,
 };
+use mgraph_kernels::numbers::Numbers;
 
 use crate::{
     checkpoint::{Checkpoint, Dtype},
@@ -168,7 +169,7 @@ fn append(all: &mut Vec<u8>, bytes: &[u8], from: Dtype, to: DType) -> Result<()>
         return Ok(());
     }
     ensure!(same.is_float() && to.is_float(), "stored as {same:?}, but {to:?} is wanted");
-    let view = Tensor { dtype: same, shape: vec![bytes.len() / same.size()], bytes: bytes.to_vec() };
-    all.extend_from_slice(&view.to_float(to).bytes);
+    let converted = Numbers { kind: same.kind(), bytes }.to_float(to.kind()).context("floats become floats")?;
+    all.extend_from_slice(&converted);
     Ok(())
 }

@@ -30,7 +30,7 @@ use crate::{
     error::{Context, Result, bail, ensure},
     family::Family,
     model::Model,
-    parity::{self, Golden, Tally, Watch},
+    parity::{self, Golden, Parts, Tally, Watch},
     session::{self, Float, Numerics},
 };
 
@@ -158,12 +158,14 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     };
     progress.step(&format!("opening {}", arguments.model.display()));
     let model = Model::open_with(&arguments.model, &arguments.family.or(families)?, arguments.limits.given()?)?;
+    let mut parts = Parts::start();
     let made;
     let golden = match &reference {
         Reference::File(_, golden) => golden,
         Reference::Executor(backend) => {
             let inputs = arguments.inputs(&model)?;
-            made = parity::made_by(&model, &inputs, arguments.settings(*backend), arguments.steps(), &step)?;
+            let (settings, steps) = (arguments.settings(*backend), arguments.steps());
+            made = parity::made_in_parts(&model, &inputs, settings, steps, &step, &mut parts)?;
             &made
         }
     };
@@ -175,13 +177,14 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     let mut report = Report::new(&model, golden, &arguments, &reference, &judged)?;
     let mut all = Tally::default();
     let ran = judged.into_iter().try_for_each(|backend| {
-        let tally = compare(&model, golden, &arguments, backend, (&progress, &step), &mut report)?;
+        let tally = compare(&model, golden, &arguments, backend, (&progress, &step), &mut report, &mut parts)?;
         all.within += tally.within;
         all.diverged += tally.diverged;
         all.unjudged += tally.unjudged;
         Ok(())
     });
     progress.finish();
+    note(&parts);
     let finished = report.finished(all, ran.as_ref().err());
     if let Some(json) = json {
         json.write(&finished.json())?;
@@ -213,6 +216,7 @@ fn compare(
     backend: Backend,
     (progress, step): (&Progress, &session::Progress),
     report: &mut Report,
+    parts: &mut Parts,
 ) -> Result<Tally> {
     let table = Table::new(golden.names().filter(|name| arguments.wants(name)));
     let mut out = io::stdout().lock();
@@ -226,7 +230,8 @@ fn compare(
         let stop = written.is_err() || (row.verdict() == parity::Verdict::Diverged && !arguments.all);
         if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let watch = Watch { wanted: &|stage| arguments.wants(stage), progress: Rc::clone(step), on_row: &mut on_row };
+    let watch =
+        Watch { wanted: &|stage| arguments.wants(stage), progress: Rc::clone(step), on_row: &mut on_row, parts };
     let run = if arguments.isolated { parity::isolated } else { parity::watched };
     let tally = run(model, golden, arguments.settings(backend), watch).with_context(|| backend.to_string());
     written.context("writing the table to standard output")?;

@@ -23,7 +23,8 @@ use crate::{
     error::{Context as _, Result, anyhow, ensure},
     inputs::{self, CallSizes, Given, Input},
     model::Model,
-    session::{Batch, Numerics, ProbeSink, Progress, Session, SessionOptions, again, within},
+    session::{Batch, Numerics, Prepared, ProbeSink, Progress, Session, SessionOptions, again, within},
+    spent::Clock,
     tensor::Tensor,
     weights::{MatrixData, concrete},
 };
@@ -59,6 +60,7 @@ pub struct HloSession {
     lost: bool,
     compiled: HashMap<Key, Compiled>,
     progress: Progress,
+    prepared: Prepared,
 }
 
 /// What a graph of one model depends on from call to call: its name, and the shapes of its inputs.
@@ -115,6 +117,7 @@ impl HloSession {
             weights: HashMap::new(),
             compiled: HashMap::new(),
             progress: Rc::new(|_| ()),
+            prepared: Prepared::default(),
         };
         session.reset()?;
         Ok(session)
@@ -145,13 +148,17 @@ impl HloSession {
         what: &str,
         progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
+        let clock = Clock::start();
         let text = emit::text(&graph)?;
         let packed = graph.arguments.iter().any(|a| matches!(a.kind, ArgumentKind::Packed(..)));
         let module = self.artifacts.get(&text, &compile::flags(tokens, packed), what, progress)?;
         let results = graph.results.iter().map(|r| graph.ty(r.value).clone()).collect();
         let program = self.runtime.load(&module, results)?;
+        self.prepared.compile += clock.spent();
         (self.progress)(&format!("loading the weights of {what}"));
+        let clock = Clock::start();
         self.load(&graph)?;
+        self.prepared.load += clock.spent();
         let passed = |argument: &Argument| {
             Ok(match &argument.kind {
                 ArgumentKind::Input(i) => Passed::Input(*i),
@@ -426,6 +433,10 @@ impl Session for HloSession {
 
     fn tell(&mut self, progress: Progress) {
         self.progress = progress;
+    }
+
+    fn prepared(&self) -> Prepared {
+        self.prepared
     }
 
     fn prepare(&mut self, shapes: &[(usize, usize)], progress: &mut dyn FnMut(&str)) -> Result<()> {

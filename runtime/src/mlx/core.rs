@@ -99,9 +99,10 @@ impl Core {
         x.size() as i64
     }
 
-    /// Starts computing `values`, so that the cores work while the graph of the next layer is built.
+    /// Starts computing `values`, so that the cores work while the graph of the next layer is built. Not where probes are
+    /// reported: those are computed one after another, so that each can be let go before the next.
     pub fn begin(&self, values: &[&Array]) -> Result<()> {
-        if record::recording() {
+        if record::recording() || self.probing.reported() {
             return Ok(());
         }
         Ok(transforms::async_eval(values.iter().copied())?)

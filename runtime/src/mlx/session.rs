@@ -1,6 +1,7 @@
 //! A session on MLX. One thread owns the module, the states and every array; calls are sent to it and answered.
 
 use std::{
+    collections::VecDeque,
     ops::Range,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
@@ -20,7 +21,7 @@ use super::{
     weights::Weights,
 };
 use crate::{
-    error::{Context, Result, anyhow, bail, ensure},
+    error::{Context, Error, Result, anyhow, bail, ensure},
     inputs::{self, Given},
     model::Model,
     probes::Probes,
@@ -40,8 +41,11 @@ pub struct MlxSession {
     resolved: Arc<Resolved>,
 }
 
-/// Results, and probes in the order of execution.
-type Found = (Vec<Tensor>, Vec<(String, Tensor)>);
+/// Probes of a call on their way to whoever looks at them, in the order of execution.
+type Probed = mpsc::SyncSender<(String, Tensor)>;
+
+/// Probes that the cores work on while one is copied and looked at. Each holds its numbers until then.
+const AHEAD: usize = 2;
 
 type Job = Box<dyn FnOnce(&mut Worker) + Send>;
 
@@ -100,28 +104,39 @@ impl MlxSession {
     }
 
     fn run<R: Send + 'static>(&self, call: impl FnOnce(&mut Worker) -> Result<R> + Send + 'static) -> Result<R> {
-        let gone = || anyhow!("the MLX thread has ended");
+        self.begin(call)?.recv().map_err(|_| gone())?
+    }
+
+    /// The answer comes through the channel.
+    fn begin<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Worker) -> Result<R> + Send + 'static,
+    ) -> Result<mpsc::Receiver<Result<R>>> {
         let (answer, answered) = mpsc::channel();
         let job: Job = Box::new(move |worker| {
             // Nobody waits any more only where the session itself is gone.
             let _ = answer.send(call(worker));
         });
         self.work.as_ref().ok_or_else(gone)?.send(job).map_err(|_| gone())?;
-        answered.recv().map_err(|_| gone())?
+        Ok(answered)
     }
 
     /// One graph, `step` among them.
     fn work(&self, graph: &str, given: Given, probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
         let probing = if probes.is_some() { self.options.probes.clone() } else { Probes::Unread };
         let graph = graph.to_owned();
-        let (results, found) = self.run(move |worker| worker.call(&graph, &given, probing))?;
+        let (tell, told) = mpsc::sync_channel(1);
+        let answer = self.begin(move |worker| worker.call(&graph, &given, probing, &tell))?;
         if let Some(sink) = probes {
-            for (name, value) in found {
-                sink(&name, value)?;
-            }
+            // Whoever refuses one drops `told`, and the call ends at its next probe.
+            told.into_iter().try_for_each(|(name, value)| sink(&name, value))?;
         }
-        Ok(results)
+        answer.recv().map_err(|_| gone())?
     }
+}
+
+fn gone() -> Error {
+    anyhow!("the MLX thread has ended")
 }
 
 impl Drop for MlxSession {
@@ -296,7 +311,7 @@ impl Worker {
         Ok(())
     }
 
-    fn call(&mut self, graph: &str, given: &Given, probing: Probes) -> Result<Found> {
+    fn call(&mut self, graph: &str, given: &Given, probing: Probes, tell: &Probed) -> Result<Vec<Tensor>> {
         ensure!(
             given.reach <= self.capacity,
             "position {} lies beyond the context of {} positions; raise --ctx-size",
@@ -310,12 +325,14 @@ impl Worker {
         let inputs: Vec<Array> = given.inputs.iter().map(upload).collect::<Result<_>>()?;
         self.core.set_probing(probing);
         let results = self.module.graph(&mut self.core, graph, &inputs)?;
-        let probes = std::mem::take(&mut self.core.probes);
-        let states = self.core.states.values().map(|held| &held.array);
-        transforms::eval(states.chain(probes.iter().map(|(_, value)| value)).chain(&results))?;
-        let results = results.iter().map(download).collect::<Result<_>>()?;
-        let probes = probes.into_iter().map(|(name, value)| Ok((name, download(&value)?)));
-        Ok((results, probes.collect::<Result<_>>()?))
+        let mut probes: VecDeque<(String, Array)> = std::mem::take(&mut self.core.probes).into();
+        while let Some((name, value)) = probes.pop_front() {
+            transforms::async_eval([&value].into_iter().chain(probes.iter().take(AHEAD).map(|(_, next)| next)))?;
+            let sent = tell.send((name, download(&value)?));
+            ensure!(sent.is_ok(), "whoever looked at the probes of {graph} has ended");
+        }
+        transforms::eval(self.core.states.values().map(|held| &held.array).chain(&results))?;
+        results.iter().map(download).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! How far two tensors are from each other: the numbers of one row of the parity table.
 
+use mgraph_kernels::apart::{Allowed, distance};
+
 use super::{map::Map, ulp::Ulps};
 use crate::tensor::{Tensor, agree};
 
@@ -54,60 +56,43 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Bound) -> Result<Difference, Strin
     if !agree(&a.shape, &b.shape) {
         return Err(format!("shape {:?}, but the reference has {:?}", a.shape, b.shape));
     }
-    let (left, right) = (a.to_f64(), b.to_f64());
+    let places = Ulps::counted(a.dtype, b.dtype);
+    let found = a.apart(b, Allowed { abs: bound.max_abs, rel: bound.rtol }, places);
+    let count = b.len().max(1) as f64;
+    let rms = (found.squares / count).sqrt();
     let mut difference = Difference {
-        max_abs: 0.0,
-        max_rel: 0.0,
-        rms: 0.0,
-        scale: 0.0,
-        ulps: Ulps::between(a.dtype, &left, b.dtype, &right),
-        worst: None,
-        outside: 0,
-        rms_ok: true,
+        max_abs: found.max_abs,
+        max_rel: found.max_rel,
+        rms,
+        scale: (found.scale / count).sqrt(),
+        ulps: places.map(|dtype| Ulps { dtype, counts: found.ulps }),
+        worst: found.worst.map(|at| Worst {
+            index: unravel(at, &b.shape),
+            a: element(a, at),
+            b: element(b, at),
+            a_bits: bits(a, at),
+            b_bits: bits(b, at),
+        }),
+        outside: found.outside,
+        rms_ok: bound.rms.is_none_or(|limit| rms <= limit),
         map: None,
     };
-    let (mut worst_excess, mut worst_at) = (f64::NEG_INFINITY, None);
-    for (i, (x, y)) in left.iter().zip(&right).enumerate() {
-        let delta = apart(*x, *y);
-        let allowed = match (bound.max_abs, bound.rtol) {
-            (None, None) => f64::INFINITY,
-            // Relative to nothing where the reference is no finite number: NaN here would allow everything.
-            (abs, rel) => abs.unwrap_or(0.0) + if y.is_finite() { rel.unwrap_or(0.0) * y.abs() } else { 0.0 },
-        };
-        difference.outside += usize::from(delta > allowed || delta == f64::INFINITY);
-        difference.max_abs = difference.max_abs.max(delta);
-        if y.is_finite() && *y != 0.0 {
-            difference.max_rel = difference.max_rel.max(delta / y.abs());
-        }
-        difference.rms += delta * delta;
-        difference.scale += y * y;
-        let excess = if allowed.is_finite() { delta - allowed } else { delta };
-        if excess > worst_excess {
-            (worst_excess, worst_at) = (excess, Some(i));
-        }
-    }
-    let count = left.len().max(1) as f64;
-    difference.rms = (difference.rms / count).sqrt();
-    difference.scale = (difference.scale / count).sqrt();
-    difference.rms_ok = bound.rms.is_none_or(|limit| difference.rms <= limit);
-    difference.worst = worst_at.map(|i| Worst {
-        index: unravel(i, &b.shape),
-        a: left[i],
-        b: right[i],
-        a_bits: bits(a, i),
-        b_bits: bits(b, i),
-    });
     if !difference.within() {
-        let deltas = left.iter().zip(&right).map(|(x, y)| apart(*x, *y));
+        let (left, right) = (a.to_f64(), b.to_f64());
+        let deltas = left.iter().zip(&right).map(|(x, y)| distance(*x, *y));
         difference.map = Some(Map::of(&b.shape, deltas));
     }
     Ok(difference)
 }
 
-/// Equal values include equal infinities; NaN agrees with NaN only, and is infinitely far from all else.
-fn apart(x: f64, y: f64) -> f64 {
-    let delta = if x == y || (x.is_nan() && y.is_nan()) { 0.0 } else { (x - y).abs() };
-    if delta.is_nan() { f64::INFINITY } else { delta }
+fn element(tensor: &Tensor, at: usize) -> f64 {
+    let size = tensor.dtype.size();
+    let bytes = tensor.bytes.get(at * size..(at + 1) * size).unwrap_or_default();
+    Tensor { dtype: tensor.dtype, shape: Vec::new(), bytes: bytes.to_vec() }
+        .to_f64()
+        .first()
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 /// Element number `at` as it lies in memory.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
-use super::{Fed, Golden, LOGITS, STATE, Settings, every_logit, held, stages};
+use super::{Fed, Golden, LOGITS, Part, Parts, STATE, Settings, every_logit, held, stages};
 use crate::{
     backend,
     error::{Context, Result, ensure},
@@ -10,6 +10,7 @@ use crate::{
     probes::Probes,
     sampler::greedy,
     session::{Batch, Progress, SessionOptions},
+    spent::Clock,
     tensor::Tensor,
 };
 
@@ -23,6 +24,18 @@ pub fn made_by(
     steps: usize,
     progress: &Progress,
 ) -> Result<Golden> {
+    made_in_parts(model, inputs, settings, steps, progress, &mut Parts::start())
+}
+
+/// As [`made_by`]; where the time goes is added to `parts`.
+pub fn made_in_parts(
+    model: &Arc<Model>,
+    inputs: &Golden,
+    settings: Settings,
+    steps: usize,
+    progress: &Progress,
+    parts: &mut Parts,
+) -> Result<Golden> {
     let Fed { rows, width, tokens, pictures } = Fed::of(model, inputs)?;
     let steps = if rows == 1 { steps } else { 0 };
     progress(&format!("loading weights ({})", settings.backend));
@@ -34,12 +47,19 @@ pub fn made_by(
         numerics: settings.numerics,
         probes: Probes::Reported,
     };
+    let clock = Clock::start();
     let mut session = backend::open(settings.backend, model, options)?;
+    parts.add(Part::Load(settings.backend), clock.spent());
     session.tell(Rc::clone(progress));
     progress(&format!("running {rows} x {width} tokens ({}, the reference)", settings.backend));
-    let (request, seen) = stages(session.as_mut(), model, &pictures, &every_logit(rows, width, tokens))?;
-    let names: Vec<String> = seen.iter().map(|(name, _)| name.clone()).collect();
-    let mut tensors: BTreeMap<String, Tensor> = seen.into_iter().collect();
+    let clock = Clock::start();
+    let (mut names, mut tensors): (Vec<String>, BTreeMap<String, Tensor>) = Default::default();
+    let mut sink = |name: &str, value| {
+        names.push(name.to_owned());
+        tensors.insert(name.to_owned(), value);
+        Ok(())
+    };
+    let request = stages(session.as_mut(), model, &pictures, &every_logit(rows, width, tokens), &mut sink)?;
     tensors.extend(inputs.with_prefix("input."));
     for path in model.states() {
         tensors.insert(format!("{STATE}{path}"), held(model, session.as_mut(), path, width)?);
@@ -66,5 +86,6 @@ pub fn made_by(
         tensors.insert("decode.output_tokens".to_owned(), Tensor::from_i32(&[steps], &given));
         tensors.insert(LOGITS.to_owned(), Tensor::from_f32(&[steps, vocabulary], &all));
     }
+    parts.ran(settings.backend, clock.spent(), session.prepared());
     Ok(inputs.with_numbers(format!("{} on {}", settings.backend, inputs.path()), &names, tensors))
 }

@@ -6,6 +6,7 @@ mod golden;
 mod isolated;
 mod made;
 mod map;
+mod parts;
 mod places;
 mod routed;
 mod row;
@@ -25,16 +26,19 @@ use crate::{
     pictures::{Pictures, Seen},
     probes::Probes,
     sampler::greedy,
-    session::{Batch, Float, Numerics, Progress, Session, SessionOptions},
+    session::{Batch, Float, Numerics, ProbeSink, Progress, Session, SessionOptions},
+    spent::{Clock, Spent},
     tensor::Tensor,
 };
 use compare::{Bound, compare};
 use places::Places;
+use routed::Lists;
 pub use {
     fed::Fed,
     golden::Golden,
-    made::made_by,
+    made::{made_by, made_in_parts},
     map::Map,
+    parts::{Part, Parts},
     row::{Basis, Outcome, Row, Tally, Verdict},
     ulp::Ulps,
 };
@@ -55,6 +59,8 @@ pub struct Watch<'a> {
     pub progress: Progress,
     /// Sees every row as soon as it is known, and may end the run.
     pub on_row: &'a mut dyn FnMut(&Row) -> ControlFlow<()>,
+    /// Where the time goes is added here.
+    pub parts: &'a mut Parts,
 }
 
 /// Runs what the reference holds: the prompt's stages, the caches after it, the greedy steps, the padded batch.
@@ -64,7 +70,8 @@ pub fn run(model: &Arc<Model>, golden: &Golden, settings: Settings, on_row: &mut
         on_row(row);
         ControlFlow::Continue(())
     };
-    let watch = Watch { wanted: &|_| true, progress: Rc::new(|_| ()), on_row: &mut to_the_end };
+    let mut parts = Parts::start();
+    let watch = Watch { wanted: &|_| true, progress: Rc::new(|_| ()), on_row: &mut to_the_end, parts: &mut parts };
     let tally = watched(model, golden, settings, watch)?;
     Ok(tally.diverged == 0 && tally.unjudged == 0)
 }
@@ -94,6 +101,8 @@ struct Run<'a, 'w> {
     probes: Probes,
     places: Places<'a>,
     tally: Tally,
+    /// For comparing, so far.
+    compared: Spent,
     /// Whoever watches wants no more.
     ended: bool,
     watch: Watch<'w>,
@@ -108,7 +117,8 @@ impl<'a, 'w> Run<'a, 'w> {
         watch: Watch<'w>,
     ) -> Run<'a, 'w> {
         let places = Places::of_text(&model.program);
-        Run { model, golden, settings, probes, places, tally: Tally::default(), ended: false, watch }
+        let (tally, compared) = (Tally::default(), Spent::default());
+        Run { model, golden, settings, probes, places, tally, compared, ended: false, watch }
     }
 
     fn finished(self) -> Result<Tally> {
@@ -132,6 +142,7 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     fn judge(&mut self, stage: &str, ours: &Tensor, reference: &Tensor) {
+        let clock = Clock::start();
         let (bound, basis) = self.bound(stage, reference);
         let outcome = match compare(ours, reference, bound) {
             Ok(difference) => {
@@ -141,7 +152,29 @@ impl<'a, 'w> Run<'a, 'w> {
             Err(mismatch) => Outcome::Mismatch(mismatch),
         };
         let kept = isolated::kept(&self.probes, stage, ours);
+        let spent = clock.spent();
+        self.compared += spent;
+        self.watch.parts.add(Part::Compare, spent);
         self.report(stage, outcome, kept);
+    }
+
+    /// A stage of the call that runs, as soon as the executor gives it: its numbers are not kept.
+    fn stage(&mut self, lists: &mut Lists, name: &str, ours: Tensor) {
+        if self.golden.get(name).is_none() || !self.wants(name) && !routed::is_list(name) {
+            return;
+        }
+        for (name, ours) in lists.came(name, ours) {
+            self.judge_list(lists, &name, &ours);
+        }
+    }
+
+    /// As [`Run::judge`], where the stage is wanted; experts of routed layers stand by id.
+    fn judge_list(&mut self, lists: &Lists, name: &str, ours: &Tensor) {
+        let golden = self.golden;
+        let Some(reference) = golden.get(name).filter(|_| self.wants(name)) else { return };
+        let ordered = routed::by_expert(name, ours, |name| lists.experts(name));
+        let expected = routed::by_expert(name, reference, |name| golden.get(name));
+        self.judge(name, ordered.as_ref().unwrap_or(ours), expected.as_ref().unwrap_or(reference));
     }
 
     /// Integers and masks are equal or wrong; floats may differ by the reference's noise, or else by the contract.
@@ -170,7 +203,7 @@ impl<'a, 'w> Run<'a, 'w> {
         })
     }
 
-    fn open(&self, rows: usize, capacity: usize, probes: Probes) -> Result<Box<dyn Session>> {
+    fn open(&mut self, rows: usize, capacity: usize, probes: Probes) -> Result<Box<dyn Session>> {
         let options = SessionOptions {
             rows,
             capacity,
@@ -180,9 +213,24 @@ impl<'a, 'w> Run<'a, 'w> {
             probes,
         };
         (self.watch.progress)(&format!("loading weights ({})", self.settings.backend));
+        let clock = Clock::start();
         let mut session = backend::open(self.settings.backend, self.model, options)?;
+        self.watch.parts.add(Part::Load(self.settings.backend), clock.spent());
         session.tell(Rc::clone(&self.watch.progress));
         Ok(session)
+    }
+
+    /// Calls of a session, whose time is told from that of comparing what they give.
+    fn calls<R>(
+        &mut self,
+        session: &mut dyn Session,
+        work: impl FnOnce(&mut Self, &mut dyn Session) -> Result<R>,
+    ) -> Result<R> {
+        let (clock, before, compared) = (Clock::start(), session.prepared(), self.compared);
+        let result = work(self, session)?;
+        let spent = clock.spent() - (self.compared - compared);
+        self.watch.parts.ran(self.settings.backend, spent, session.prepared() - before);
+        Ok(result)
     }
 
     fn prompt(&mut self) -> Result<()> {
@@ -193,26 +241,29 @@ impl<'a, 'w> Run<'a, 'w> {
         let batch = every_logit(rows, width, tokens);
         self.places.of_call(self.model, (&batch).into());
         (self.watch.progress)(&format!("running {rows} x {width} tokens ({})", self.settings.backend));
-        let (request, mut seen) = stages(session.as_mut(), self.model, &pictures, &batch)?;
-        let golden = self.golden;
-        self.add_chosen(&request, &mut seen);
-        for (name, ours) in &seen {
-            let Some(reference) = golden.get(name).filter(|_| self.wants(name)) else { continue };
-            let probed = |name: &str| seen.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor);
-            let ordered = routed::by_expert(name, ours, probed);
-            let expected = routed::by_expert(name, reference, |name| golden.get(name));
-            let (ours, reference) = (ordered.as_ref().unwrap_or(ours), expected.as_ref().unwrap_or(reference));
-            self.judge(name, ours, reference);
+        let model = self.model;
+        let (mut names, mut lists) = (Vec::new(), Lists::default());
+        let request = self.calls(session.as_mut(), |run, session| {
+            let mut sink = |name: &str, ours| {
+                names.push(name.to_owned());
+                run.stage(&mut lists, name, ours);
+                Ok(())
+            };
+            stages(session, model, &pictures, &batch, &mut sink)
+        })?;
+        for (name, ours) in lists.left() {
+            self.judge_list(&lists, &name, &ours);
+        }
+        if let Some((name, chosen)) = self.chosen(&request, &names) {
+            self.stage(&mut lists, &name, chosen);
+            names.push(name);
         }
         for stage in self.golden.stages() {
-            if self.wants(&stage)
-                && !seen.iter().any(|(name, _)| *name == stage)
-                && (request.merges() || !is_merged(&self.model.program, &stage))
+            if self.wants(&stage) && !names.contains(&stage) && (request.merges() || !is_merged(&model.program, &stage))
             {
                 self.report(&stage, Outcome::NotProbed, None);
             }
         }
-        drop(seen);
         self.caches(session.as_mut(), width)?;
         self.states(session.as_mut(), width)?;
         if self.is_isolated() {
@@ -222,12 +273,10 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     /// The reference may hold the rows of features that tokens stand for, which the host chooses, as a stage.
-    fn add_chosen(&self, request: &Seen, seen: &mut Vec<(String, Tensor)>) {
-        let probed = |name: &str| seen.iter().any(|(known, _)| known == name);
-        let is_chosen = |stage: &String| stage.rsplit('.').next() == Some(CHOSEN) && !probed(stage);
-        if let (Some(stage), Some(chosen)) = (self.golden.stages().into_iter().find(is_chosen), request.chosen()) {
-            seen.push((stage, chosen));
-        }
+    fn chosen(&self, request: &Seen, probed: &[String]) -> Option<(String, Tensor)> {
+        let is_chosen = |stage: &String| stage.rsplit('.').next() == Some(CHOSEN) && !probed.contains(stage);
+        let stage = self.golden.stages().into_iter().find(is_chosen)?;
+        Some((stage, request.chosen()?))
     }
 
     /// Under the names that files of reference numbers have for them.
@@ -274,11 +323,14 @@ impl<'a, 'w> Run<'a, 'w> {
         let expected = integers(self.golden.require("decode.output_tokens")?);
         let mut logits = Vec::new();
         let mut tokens = Vec::new();
-        for (k, token) in steps.iter().enumerate() {
-            let row = request.step(session, &Batch::row(&[*token], width + k, 1), None)?.to_f32();
-            tokens.push(greedy(&row).map_or(-1, |token| token as i32));
-            logits.extend(row);
-        }
+        self.calls(session, |_, session| {
+            for (k, token) in steps.iter().enumerate() {
+                let row = request.step(session, &Batch::row(&[*token], width + k, 1), None)?.to_f32();
+                tokens.push(greedy(&row).map_or(-1, |token| token as i32));
+                logits.extend(row);
+            }
+            Ok(())
+        })?;
         let ours = Tensor::from_f32(&[steps.len(), logits.len() / steps.len().max(1)], &logits);
         self.judge(LOGITS, &ours, &reference);
         if tokens != expected && !self.ended {
@@ -310,7 +362,8 @@ impl<'a, 'w> Run<'a, 'w> {
         ensure!(lengths.iter().all(|n| *n > 0), "batch.attention_mask leaves a row without tokens");
         let mut session = self.open(rows, width, Probes::Unread)?;
         (self.watch.progress)(&format!("running the padded batch ({})", self.settings.backend));
-        let logits = session.step(&every_logit(rows, width, tokens), None)?;
+        let logits =
+            self.calls(session.as_mut(), |_, session| session.step(&every_logit(rows, width, tokens), None))?;
         let vocab = *logits.shape.last().context("logits without axes")?;
         let (ours, theirs) = (logits.to_f32(), reference.to_f32());
         let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -351,25 +404,26 @@ fn cached<'m>(model: &'m Model, cache: &str) -> Option<&'m str> {
 /// The last part of the name of a stage that is the rows of features that tokens stand for, in their order.
 const CHOSEN: &str = "image_features";
 
-/// A request begun: its pictures looked at, its tokens run. With it the probes in execution order, and last the logits, where
+/// A request begun: its pictures looked at, its tokens run. `sink` sees the probes in execution order, and last the logits, where
 /// they are no probe.
 pub(crate) fn stages(
     session: &mut dyn Session,
     model: &Arc<Model>,
     pictures: &Pictures,
     batch: &Batch,
-) -> Result<(Seen, Vec<(String, Tensor)>)> {
-    let mut seen = Vec::new();
-    let mut sink = |name: &str, tensor| {
-        seen.push((name.to_owned(), tensor));
-        Ok(())
+    sink: ProbeSink<'_>,
+) -> Result<Seen> {
+    let mut probed = false;
+    let mut passed = |name: &str, tensor| {
+        probed |= name == "logits";
+        sink(name, tensor)
     };
-    let request = Seen::look(session, model, pictures, 0, Some(&mut sink))?;
-    let logits = request.step(session, batch, Some(&mut sink))?;
-    if !seen.iter().any(|(name, _)| name == "logits") {
-        seen.push(("logits".to_owned(), logits));
+    let request = Seen::look(session, model, pictures, 0, Some(&mut passed))?;
+    let logits = request.step(session, batch, Some(&mut passed))?;
+    if !probed {
+        sink("logits", logits)?;
     }
-    Ok((request, seen))
+    Ok(request)
 }
 
 /// A state, over its first `width` positions where it has positions: backends hold room for different numbers of them.

@@ -94,7 +94,8 @@ fn calls(model: &Arc<Model>, golden: &Golden, dtype: Float, progress: &dyn Fn(&s
     };
     let mut session = ReferenceSession::keeping(model, options)?;
     progress(&format!("running {rows} x {width} tokens (reference)"));
-    parity::stages(&mut session, model, &pictures, &parity::every_logit(rows, width, tokens))?;
+    let batch = parity::every_logit(rows, width, tokens);
+    parity::stages(&mut session, model, &pictures, &batch, &mut |_, _| Ok(()))?;
     Ok(session.into_calls())
 }
 
