@@ -50,6 +50,12 @@ impl Shapes {
     /// The released width on two layers, in crops of few patches: what a test can afford.
     pub const SHALLOW: Shapes = Shapes { depth: 4, taps: [-3, -4], side: 6, ..Shapes::RELEASED };
 
+    /// With so many stored layers, at least two, of which the last is tapped, and one before it.
+    pub fn of_layers(self, stored: usize) -> Shapes {
+        let first = self.taps[1].max(-2 - stored as i64);
+        Shapes { depth: stored + 2, taps: [-3, first], ..self }
+    }
+
     /// Layers that are stored: the deepest that is tapped, and those below.
     pub fn stored(&self) -> usize {
         (self.depth as i64 + self.taps.iter().max().copied().unwrap_or(-1)) as usize + 1
