@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::numbers::{Kind, Numbers};
+use crate::numbers::{Kind, Numbers, odd};
 
 /// Distances in floats of a dtype that are told apart: up to each of these, and further.
 pub const UP_TO: [u64; 5] = [0, 1, 4, 16, 256];
@@ -72,8 +72,8 @@ pub fn apart(a: Numbers<'_>, b: Numbers<'_>, allowed: Allowed, places: Option<Ki
         }
         match places {
             Some(Kind::F64) => found.count(&left, &right, |x| x.to_bits() as i64),
-            Some(Kind::F16) => found.count(&left, &right, |x| i64::from(f16::from_f64(x).to_bits())),
-            Some(Kind::BF16) => found.count(&left, &right, |x| i64::from(bf16::from_f64(x).to_bits())),
+            Some(Kind::F16) => found.count(&left, &right, |x| i64::from(f16::from_f32(odd(x)).to_bits())),
+            Some(Kind::BF16) => found.count(&left, &right, |x| i64::from(bf16::from_f32(odd(x)).to_bits())),
             Some(Kind::F32 | Kind::I32 | Kind::U32 | Kind::U8) => {
                 found.count(&left, &right, |x| i64::from((x as f32).to_bits()));
             }
