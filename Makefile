@@ -1,6 +1,6 @@
 # The doors of the project. `make` alone lists them.
 
-.PHONY: help setup model demo test test-long lint fuzz bench book
+.PHONY: help setup model demo test test-long lint fuzz bench vision book
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -36,6 +36,12 @@ bench: model ## speed of the front end; speed and memory beside mlx-lm and llama
 	cargo bench -q -p mgraph-dsl --bench language
 	@tests/benches/peers/setup
 	cargo bench --profile dev -p mgraph-tests --bench llm
+
+vision: setup ## Molmo2-4B's vision part at released size, random weights: MLX beside IREE, one picture of 2 crops and one of 9
+	cargo build -q -p mgraph-fullsize -p mlxcel
+	target/debug/mgraph-fullsize target/fullsize
+	for picture in small large; do target/debug/mlxcel parity --model target/fullsize --a mlx --b iree \
+		--input target/fullsize/$$picture.safetensors --steps 0 || exit; done
 
 book: ## build the book into target/book
 	@command -v mdbook > /dev/null || [ -x .toolchain/bin/mdbook ] || cargo install --locked --root .toolchain mdbook@0.5.4

@@ -7,7 +7,7 @@ use mgraph_dsl::pattern;
 use mgraph_runtime::{
     backend::Backend,
     model::Model,
-    parity::{self, Golden, Row, Settings, Verdict, Watch},
+    parity::{self, Golden, Parts, Row, Settings, Verdict, Watch},
     session::{Float, Numerics},
 };
 
@@ -57,7 +57,9 @@ fn rows(model: &Arc<Model>, golden: &Golden, backend: Backend, isolated: bool) -
         ControlFlow::Continue(())
     };
     let of_prompt = |stage: &str| !stage.starts_with("decode.") && !stage.starts_with("batch.");
-    let watch = Watch { wanted: &of_prompt, progress: std::rc::Rc::new(|_| ()), on_row: &mut keep };
+    let mut parts = Parts::start();
+    let progress = std::rc::Rc::new(|_: &str| ());
+    let watch = Watch { wanted: &of_prompt, progress, on_row: &mut keep, parts: &mut parts };
     let run = if isolated { parity::isolated } else { parity::watched };
     run(model, golden, settings(backend), watch).unwrap();
     rows
