@@ -36,6 +36,7 @@ bench: model ## speed of the front end; speed and memory beside mlx-lm and llama
 	cargo bench -q -p mgraph-dsl --bench language
 	@tests/benches/peers/setup
 	cargo bench --profile dev -p mgraph-tests --bench llm
+	cargo bench --profile dev -p mgraph-serve --bench streams
 
 vision: setup ## Molmo2-4B's vision part at released size, random weights: MLX beside IREE, one picture of 2 crops and one of 9
 	cargo build -q -p mgraph-fullsize -p mlxcel

@@ -70,7 +70,7 @@ pub struct Room {
     pub max_queue: usize,
 }
 
-/// The handle. The engine ends when the last one is dropped.
+/// The handle. When the last one is dropped the engine ends, as by [`Engine::stop`] and [`Engine::wait`].
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -204,8 +204,12 @@ impl Engine {
 }
 
 impl Drop for Inner {
+    /// Waits for the step under way: a backend must not be in the middle of one when the process ends.
     fn drop(&mut self) {
         self.shared.stop();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // It panics nowhere outside of what it catches.
+        drop(thread.map(JoinHandle::join));
     }
 }
 

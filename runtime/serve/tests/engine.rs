@@ -316,6 +316,47 @@ fn a_slow_reader_holds_up_nobody() {
     assert_eq!(read(unread).tokens, answer(&tokens("abc"), 80));
 }
 
+#[test]
+fn ten_thousand_requests_that_nobody_waits_for_leave_nothing_behind() {
+    let engine = start(&Script::default(), Room { parallel: 4, max_queue: 8 }, Numerics::Fused);
+    let prompt = tokens("abc");
+    let kept = submit(&engine, request(&prompt, 40));
+    let (mut taken, mut full) = (0, 0);
+    for at in 0..10_000 {
+        match engine.submit(request(&prompt[at % 3..], 90)) {
+            Ok(answer_) => {
+                taken += 1;
+                drop(answer_);
+            }
+            Err(Refusal::Full { .. }) => full += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!((taken + full, taken > 1000), (10_000, true), "{taken} taken, {full} refused");
+    assert_eq!(read(kept).tokens, answer(&prompt, 40));
+    soon("all rows are idle", || all_idle(&engine));
+    assert_eq!(read(submit(&engine, request(&prompt, 5))).tokens, answer(&prompt, 5));
+}
+
+#[test]
+fn an_engine_that_is_dropped_while_it_opens_ends() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let engine = Engine::over(room(1), move |progress| {
+        progress.loading("something long");
+        wait.recv()?;
+        let dir = support::tiny()?;
+        let loaded = support::loaded(dir.path(), CAPACITY, Numerics::Fused)?;
+        Ok((loaded, Box::new(Scripted::new(Script::default(), 1, CAPACITY))))
+    });
+    soon("it says what it does", || engine.health() == Health::Loading("something long".into()));
+    assert!(matches!(engine.submit(request(&[3], 1)), Err(Refusal::Loading(what)) if what == "something long"));
+    engine.stop();
+    assert_eq!(engine.health(), Health::Draining);
+    go.send(()).expect("it waits");
+    engine.wait();
+    assert!(matches!(engine.submit(request(&[3], 1)), Err(Refusal::Draining)));
+}
+
 /// A request of a random run: its prompt, the tokens it wants, and whether it is dropped after its first piece.
 #[derive(Debug, Clone)]
 struct Asked {

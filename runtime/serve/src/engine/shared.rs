@@ -125,6 +125,10 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    pub fn is_stopped(&self) -> bool {
+        self.state().stopped
+    }
+
     pub fn loading(&self, what: &str) {
         self.state().phase = Phase::Loading(what.to_owned());
     }

@@ -36,11 +36,17 @@ pub(super) fn main(shared: &Arc<Shared>, open: impl FnOnce(&Progress) -> Result<
             capacity: loaded.capacity,
             batched: loaded.numerics == Numerics::Fused,
         };
-        session.prepare(&shapes(rules, session.as_ref(), &loaded), &mut |what| progress.loading(what))?;
-        Ok((loaded, session, rules))
+        for shape in shapes(rules, session.as_ref(), &loaded) {
+            if shared.is_stopped() {
+                return Ok(None);
+            }
+            session.prepare(&[shape], &mut |what| progress.loading(what))?;
+        }
+        Ok(Some((loaded, session, rules)))
     }));
     let (loaded, session, rules) = match opened {
-        Ok(Ok(opened)) => opened,
+        Ok(Ok(Some(opened))) => opened,
+        Ok(Ok(None)) => return shared.end(),
         Ok(Err(error)) => return shared.fail(&format!("{error:#}")),
         Err(panic) => return shared.fail(&said(panic.as_ref())),
     };
