@@ -53,6 +53,11 @@ impl Requests {
         self.template.is_some()
     }
 
+    /// The checkpoint's chat template, where it has one.
+    pub fn template(&self) -> Option<&ChatTemplate> {
+        self.template.as_ref()
+    }
+
     /// Whether requests may have pictures.
     ///
     /// Errors: why not.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, ScopedJoinHandle};
 
 use jiff::Zoned;
-use minijinja::{Environment, ErrorKind, UndefinedBehavior};
+use minijinja::{Environment, ErrorKind, Template, UndefinedBehavior};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -196,11 +196,24 @@ impl ChatTemplate {
         self.render_conversation(&Conversation { messages: &messages, add_generation_prompt, ..Default::default() })
     }
 
+    /// The text of the template that renders a conversation, with tools or without; empty where there is none.
+    pub fn source(&self, tools: bool) -> String {
+        self.chosen(tools).map_or_else(String::new, |template| template.source().to_owned())
+    }
+
+    /// Whether that template reads a variable.
+    pub fn reads(&self, variable: &str, tools: bool) -> bool {
+        self.chosen(tools).is_some_and(|template| template.undeclared_variables(false).contains(variable))
+    }
+
+    fn chosen(&self, tools: bool) -> Option<Template<'_, '_>> {
+        let named = |name: &str| self.environment.get_template(name).ok();
+        tools.then(|| named("tool_use")).flatten().or_else(|| named("default"))
+    }
+
     /// Renders any conversation, with the template named `tool_use` where there are tools and one of that name.
     pub fn render_conversation(&self, conversation: &Conversation<'_>) -> Result<String, TemplateError> {
-        let named = |name: &str| self.environment.get_template(name).ok();
-        let tool_use = conversation.tools.and_then(|_| named("tool_use"));
-        let template = tool_use.or_else(|| named("default")).ok_or_else(|| {
+        let template = self.chosen(conversation.tools.is_some()).ok_or_else(|| {
             let names: Vec<&str> = self.environment.templates().map(|(name, _)| name).collect();
             TemplateError::NoDefault { path: self.path.clone(), names: names.join(", ") }
         })?;

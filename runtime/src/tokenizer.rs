@@ -81,6 +81,15 @@ impl Tokenizer {
         })
     }
 
+    /// The text of `tokens`, special ones as they are written.
+    pub fn text(&self, tokens: &[u32]) -> Result<String, TokenizerError> {
+        self.inner.decode(tokens, false).map_err(|error| TokenizerError::Decode {
+            path: self.path.clone(),
+            tokens: tokens.to_vec(),
+            why: error.to_string(),
+        })
+    }
+
     /// What ends an answer: the union of config.json, generation_config.json and tokenizer_config.json, ascending.
     pub fn eos_ids(&self) -> &[u32] {
         &self.eos

@@ -21,6 +21,8 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Model(cli::Command),
+    /// Serve a model over HTTP, in the form that OpenAI's clients speak
+    Serve(Box<mgraph_serve::Arguments>),
     #[command(flatten)]
     Family(mgraph_tools::Command),
 }
@@ -28,6 +30,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Model(command) => cli::run(mgraph_models::FAMILIES, command),
+        Command::Serve(arguments) => mgraph_serve::main(mgraph_models::FAMILIES, *arguments),
         Command::Family(command) => mgraph_tools::main(command),
     }
 }

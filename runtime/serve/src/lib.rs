@@ -1,4 +1,14 @@
 //! `mlxcel serve`: requests in OpenAI's form over HTTP, and one engine thread that runs them side by side on a session.
 
+pub mod api;
+mod command;
 pub mod engine;
+pub mod http;
+pub mod images;
+pub mod options;
 pub mod request;
+pub mod sse;
+pub mod tools;
+
+pub use command::main;
+pub use options::Arguments;

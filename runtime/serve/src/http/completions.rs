@@ -1,0 +1,174 @@
+//! `POST /v1/completions`: text is continued as it is.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Bytes,
+    extract::{Request, State},
+    http::StatusCode,
+    response::Response,
+};
+use futures_util::StreamExt;
+use mgraph_runtime::pictures::Pictures;
+
+use super::{App, app::Head, blocking, guard, stream};
+use crate::{
+    api::{
+        self, ApiError,
+        answer::{Completion, CompletionChoice, CompletionChunk, CompletionLogprobs, FinishReason, Usage, stop_reason},
+        completion::Prompt,
+        error::ErrorBody,
+    },
+    request::{self, Event, Piece, Shape},
+    sse,
+};
+
+/// Continue a text
+#[utoipa::path(
+    post,
+    path = "/v1/completions",
+    request_body = api::completion::CompletionBody,
+    responses(
+        (status = 200, description = "The text; with `stream`, server-sent events of chunks", body = Completion),
+        (status = "4XX", description = "A request that is wrong, or too many", body = ErrorBody),
+        (status = "5XX", description = "A server that cannot answer", body = ErrorBody),
+    )
+)]
+pub async fn completions(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let loaded = app.loaded()?;
+    let deadline = app.deadline();
+    let bytes = guard::body(&app, request).await?;
+    let shared = app.clone();
+    let (parsed, asked) = blocking::run(move || {
+        let parsed = api::completion::parse(&bytes, App::known(&loaded))?;
+        shared.named(parsed.generation.model.as_deref())?;
+        let mut asked = Vec::new();
+        for prompt in &parsed.prompts {
+            let (prompt, pictures) = match prompt {
+                Prompt::Tokens(tokens) => (tokens.clone(), Pictures::default()),
+                Prompt::Text(text) => {
+                    let refused = |error| ApiError::parameter("prompt", format!("{error:#}"));
+                    let read = loaded.requests.text(text, &[]).map_err(refused)?;
+                    (read.tokens, read.pictures)
+                }
+            };
+            for choice in 0..parsed.generation.n {
+                let mut sampling = parsed.generation.sampling.clone();
+                sampling.seed = sampling.seed.wrapping_add(u64::from(choice));
+                asked.push(request::Request {
+                    prompt: prompt.clone(),
+                    pictures: pictures.clone(),
+                    max_tokens: parsed.max_tokens,
+                    sampling,
+                    stop: parsed.generation.stop.clone(),
+                    shape: Shape::Text,
+                    logprobs: parsed.logprobs,
+                    deadline,
+                });
+            }
+        }
+        Ok((parsed, asked))
+    })
+    .await?;
+    let answers = app.submit(asked)?;
+    let n = parsed.generation.n as usize;
+    let head = app.head("cmpl");
+    let growing: Vec<Growing> = answers.iter().map(|_| Growing::new(parsed.logprobs.is_some())).collect();
+    let mut writer =
+        Writer { head, choices: growing, usage: Usage::default(), n, include_usage: parsed.generation.include_usage };
+    if parsed.generation.stream {
+        return Ok(stream::response(answers, writer));
+    }
+    let mut choices: Vec<CompletionChoice> = (0..answers.len()).map(|index| empty(index, parsed.logprobs)).collect();
+    let mut events = stream::events(answers);
+    while let Some((at, event)) = events.next().await {
+        let more = writer.choice(at, event)?;
+        let whole = &mut choices[at];
+        whole.text.push_str(&more.text);
+        if let (Some(whole), Some(more)) = (&mut whole.logprobs, more.logprobs) {
+            whole.tokens.extend(more.tokens);
+            whole.token_logprobs.extend(more.token_logprobs);
+            whole.top_logprobs.extend(more.top_logprobs);
+            whole.text_offset.extend(more.text_offset);
+        }
+        (whole.finish_reason, whole.stop_reason) = (more.finish_reason, more.stop_reason);
+    }
+    let Writer { head: Head { id, created, model }, usage, .. } = writer;
+    Ok(guard::json(StatusCode::OK, &Completion { id, object: "text_completion", created, model, choices, usage }))
+}
+
+fn empty(index: usize, logprobs: Option<usize>) -> CompletionChoice {
+    let logprobs = logprobs.map(|_| CompletionLogprobs::default());
+    CompletionChoice { index, text: String::new(), logprobs, finish_reason: None, stop_reason: None }
+}
+
+/// One answer as it grows.
+struct Growing {
+    logprobs: bool,
+    /// Characters of tokens so far.
+    offset: usize,
+}
+
+impl Growing {
+    fn new(logprobs: bool) -> Growing {
+        Growing { logprobs, offset: 0 }
+    }
+}
+
+/// Chunks of a completion's answers.
+pub struct Writer {
+    head: Head,
+    choices: Vec<Growing>,
+    usage: Usage,
+    /// Answers to each prompt.
+    n: usize,
+    include_usage: bool,
+}
+
+impl Writer {
+    fn choice(&mut self, index: usize, event: Event) -> Result<CompletionChoice, ApiError> {
+        let (piece, done) = match event {
+            Event::Piece(piece) => (piece, None),
+            Event::Done(done) => (Piece::default(), Some(done)),
+            Event::Failed(failure) => return Err(failure.into()),
+        };
+        let mut logprobs = None;
+        if let Some(growing) = self.choices.get_mut(index).filter(|growing| growing.logprobs) {
+            let mut told = CompletionLogprobs::default();
+            told.extend(&piece.logprobs, growing.offset);
+            growing.offset += piece.logprobs.iter().map(|token| token.token.text.chars().count()).sum::<usize>();
+            logprobs = Some(told);
+        }
+        if let Some(done) = &done {
+            self.usage.add(done, index.is_multiple_of(self.n));
+        }
+        Ok(CompletionChoice {
+            index,
+            text: piece.text,
+            logprobs,
+            finish_reason: done.as_ref().map(|done| FinishReason::of(&done.finish)),
+            stop_reason: done.and_then(|done| stop_reason(done.finish)),
+        })
+    }
+
+    fn chunk(&self, choices: Vec<CompletionChoice>, usage: Option<Usage>) -> Bytes {
+        let Head { id, created, model } = self.head.clone();
+        sse::event(&CompletionChunk { id, object: "text_completion", created, model, choices, usage })
+    }
+}
+
+impl stream::Chunks for Writer {
+    fn begin(&mut self) -> Vec<Bytes> {
+        Vec::new()
+    }
+
+    fn event(&mut self, index: usize, event: Event) -> Result<Vec<Bytes>, ApiError> {
+        let choice = self.choice(index, event)?;
+        Ok(vec![self.chunk(vec![choice], None)])
+    }
+
+    fn end(&mut self) -> Vec<Bytes> {
+        let usage = self.include_usage.then(|| self.chunk(Vec::new(), Some(self.usage)));
+        usage.into_iter().chain([Bytes::from_static(sse::DONE)]).collect()
+    }
+}

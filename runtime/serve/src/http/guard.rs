@@ -1,0 +1,146 @@
+//! What stands before the handlers: keys, bodies, and errors in the one form, those of the framework too.
+
+use std::{any::Any, sync::Arc, time::{Duration, Instant}};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use subtle::{Choice, ConstantTimeEq};
+
+use super::App;
+use crate::api::ApiError;
+
+/// How long a client may take to send a body.
+const BODY: Duration = Duration::from_secs(60);
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = json(status, &self.body());
+        if let Some(seconds) = self.retry_seconds() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+pub fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(error) => {
+            tracing::error!("an answer was not written: {error}");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// The body of a request with JSON: of the right type, within the limit, in time.
+pub async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
+    if !is_json(request.headers()) {
+        let message = "the body must be JSON, with the header `Content-Type: application/json`";
+        return Err(ApiError::client(415, "unsupported_media_type", message));
+    }
+    let too_large = || {
+        let message = format!("the body has more than {} bytes (--max-body-bytes)", app.most_body);
+        ApiError::client(413, "body_too_large", message)
+    };
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > app.most_body) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY, axum::body::to_bytes(request.into_body(), app.most_body)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if limit_reached(&error) => Err(too_large()),
+        Ok(Err(error)) => Err(ApiError::invalid(format!("the body did not arrive: {error}"))),
+        Err(_) => Err(ApiError::client(408, "body_timeout", format!("the body took more than {} s", BODY.as_secs()))),
+    }
+}
+
+fn limit_reached(error: &axum::Error) -> bool {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let stated = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    stated.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Lets nobody pass without one of the keys, where there are any.
+pub async fn key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let bearer = given.and_then(|value| {
+        let (scheme, key) = value.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
+    });
+    if !app.keys.is_empty() && !bearer.is_some_and(|key| one_of(&app.keys, key)) {
+        let message = match bearer {
+            Some(_) => "the API key is not one of this server's",
+            None => "this server asks for a key: `Authorization: Bearer KEY`",
+        };
+        return ApiError::client(401, "invalid_api_key", message).into_response();
+    }
+    next.run(request).await
+}
+
+/// Takes as long for any key of one length: nothing can be learnt from the time.
+fn one_of(keys: &[String], given: &[u8]) -> bool {
+    let same = keys.iter().map(|key| key.as_bytes().ct_eq(given)).fold(Choice::from(0), |any, one| any | one);
+    same.into()
+}
+
+/// Counts requests, by route and status.
+pub async fn count(request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map_or("none".to_owned(), |path| path.as_str().to_owned());
+    let (begun, method) = (Instant::now(), request.method().clone());
+    let response = next.run(request).await;
+    let status = response.status().as_u16().to_string();
+    metrics::counter!("http_requests_total", "handler" => path.clone(), "status" => status).increment(1);
+    let seconds = begun.elapsed().as_secs_f64();
+    tracing::info!("{method} {path} {} {seconds:.3} s", response.status().as_u16());
+    metrics::histogram!("http_request_duration_seconds", "handler" => path).record(seconds);
+    response
+}
+
+pub async fn no_such_route(request: Request) -> Response {
+    let message = format!("there is nothing at {}; /openapi.json lists what there is", request.uri().path());
+    ApiError::client(404, "not_found", message).into_response()
+}
+
+pub async fn no_such_method(request: Request) -> Response {
+    let message = format!("{} does not take {}", request.uri().path(), request.method());
+    ApiError::client(405, "method_not_allowed", message).into_response()
+}
+
+/// The answer of a handler that panicked.
+pub fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response<Body> {
+    let said = cause.downcast_ref::<String>().map(String::as_str).or_else(|| cause.downcast_ref::<&str>().copied());
+    tracing::error!("a handler panicked: {}", said.unwrap_or("it did not say why"));
+    ApiError::server("the server made a mistake; its log says which").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_of;
+
+    #[test]
+    fn a_key_is_one_of_the_keys_or_not() {
+        let keys = ["one".to_owned(), "two".to_owned()];
+        for (given, good) in [("one", true), ("two", true), ("on", false), ("oneone", false), ("", false), ("ONE", false)] {
+            assert_eq!(one_of(&keys, given.as_bytes()), good, "{given:?}");
+        }
+    }
+}

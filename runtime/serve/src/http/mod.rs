@@ -1,0 +1,17 @@
+//! The HTTP side: routes, the guard before them, and the server's life from binding to the last answer.
+
+mod app;
+mod blocking;
+mod chat;
+mod completions;
+mod guard;
+mod page;
+mod parts;
+pub mod routes;
+mod server;
+mod state;
+mod stream;
+mod tokens;
+
+pub use app::{App, now};
+pub use server::serve;
