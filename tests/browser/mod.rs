@@ -63,6 +63,10 @@ impl Browser {
     }
 
     pub fn open(&mut self, file: &Path, scheme: Scheme, width: u32) -> Page {
+        self.visit(&format!("file://{}", file.display()), scheme, width)
+    }
+
+    pub fn visit(&mut self, address: &str, scheme: Scheme, width: u32) -> Page {
         let target = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }));
         let attached =
             self.call(None, "Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
@@ -76,7 +80,7 @@ impl Browser {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call(Some(&session), "Emulation.setEmulatedMedia", media);
         self.events.clear();
-        self.call(Some(&session), "Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        self.call(Some(&session), "Page.navigate", json!({ "url": address }));
         let (mut complaints, mut requests) = (Vec::new(), Vec::new());
         loop {
             let event = self.events.pop_front().unwrap_or_else(|| self.read());
@@ -130,9 +134,9 @@ impl Drop for Browser {
 }
 
 impl Page {
-    /// The value of a script's expression.
+    /// The value of a script's expression; of a promise, what it becomes.
     pub fn seen(&self, browser: &mut Browser, script: &str) -> Value {
-        let asked = json!({ "expression": script, "returnByValue": true });
+        let asked = json!({ "expression": script, "returnByValue": true, "awaitPromise": true });
         let answer = browser.call(Some(&self.session), "Runtime.evaluate", asked);
         assert!(answer["exceptionDetails"].is_null(), "{answer}");
         answer["result"]["value"].clone()

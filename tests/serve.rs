@@ -1,0 +1,203 @@
+//! `mlxcel serve` as a process: the official OpenAI client drives it (`serve/client.py`), a browser chats on its page, signals
+//! end it. The model is SmolLM2-135M-Instruct, which `make model` fetches.
+
+#[expect(dead_code, reason = "tests of files use the rest")]
+mod browser;
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use browser::{Browser, Page, Scheme};
+use serde_json::Value;
+
+fn toolchain() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.toolchain")
+}
+
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    /// On a free port, once it takes requests.
+    fn start(arguments: &[&str]) -> Server {
+        let model = toolchain().join("models/smollm2-135m-instruct");
+        assert!(model.is_dir(), "{} is missing; `make model` fetches it", model.display());
+        let mut process = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+            .args(["serve", "--port", "0", "--log", "warn", "--model"])
+            .arg(model)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").expect("the address").to_owned();
+        let server = Server { process, address };
+        server.until("/health", 200);
+        server
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The status and the whole of the answer, headers included.
+    fn send(&self, request: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let length = body.len();
+        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.unwrap_or_else(|| panic!("{answer:?}")), answer)
+    }
+
+    fn until(&self, path: &str, status: u16) {
+        let begun = Instant::now();
+        while self.send(&format!("GET {path}"), "").0 != status {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{path} is not {status}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn ended(mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            match self.process.try_wait().unwrap() {
+                Some(status) => return status,
+                None => assert!(begun.elapsed() < Duration::from_secs(30), "the server does not end"),
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn the_official_client_is_served() {
+    let server = Server::start(&["--api-key", "k", "--ctx-size", "1024", "--max-body-bytes", "2000000"]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/serve/client.py");
+    let run = Command::new("python3")
+        .args([script.as_os_str(), server.url().as_ref(), "k".as_ref()])
+        .env("PYTHONPATH", toolchain())
+        .output()
+        .unwrap();
+    let told = [run.stdout, run.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(run.status.success(), "{told}");
+    println!("{told}");
+}
+
+const CHAT: &str = r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":40,"temperature":0}"#;
+
+#[test]
+fn a_signal_lets_what_runs_finish() {
+    let server = Server::start(&["--ctx-size", "512"]);
+    let (status, answer) = thread::scope(|scope| {
+        let running = scope.spawn(|| server.send("POST /v1/chat/completions", CHAT));
+        // Once it runs, no more are taken, and it is finished.
+        let busy = || server.send("GET /metrics", "").1.contains("num_requests_running 1");
+        let begun = Instant::now();
+        while !busy() && !running.is_finished() {
+            assert!(begun.elapsed() < Duration::from_secs(30));
+        }
+        server.signal("-TERM");
+        running.join().unwrap()
+    });
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer.contains("\"completion_tokens\":40"), "{answer}");
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_served_is_said_before_a_port_is_taken() {
+    let cases: [(&[&str], &str); 5] = [
+        (&[], "no model: give its directory"),
+        (&["--model", "/nowhere"], "/nowhere is no directory"),
+        (&["--model", ".", "--config", "/nowhere.yaml"], "reading the configuration /nowhere.yaml"),
+        (&["--model", ".", "--allow-local-files", "/nowhere"], "--allow-local-files /nowhere"),
+        (&["--port", "70000"], "70000 is not in"),
+    ];
+    for (arguments, told) in cases {
+        let run = Command::new(env!("CARGO_BIN_EXE_mlxcel")).arg("serve").args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(told), "{arguments:?}: {said}");
+    }
+}
+
+/// Asks the page until it says yes.
+fn becomes(page: &Page, browser: &mut Browser, script: &str) {
+    let begun = Instant::now();
+    while page.seen(browser, script) != Value::Bool(true) {
+        let shown = page.seen(browser, "document.body.innerText");
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {script}\n{shown}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn ask(page: &Page, browser: &mut Browser, text: &str) {
+    let script = format!("$('text').value = {text:?}; $('form').requestSubmit(); true");
+    assert_eq!(page.seen(browser, &script), Value::Bool(true));
+}
+
+#[test]
+fn the_page_chats() {
+    let server = Server::start(&["--ctx-size", "1024"]);
+    let mut browser = Browser::start();
+    for (scheme, width) in [(Scheme::Light, 1280), (Scheme::Dark, 420)] {
+        let page = browser.visit(&server.url(), scheme, width);
+        assert_eq!(page.complaints, [""; 0]);
+        becomes(&page, &mut browser, "$('model').textContent.startsWith('smollm2-135m-instruct (mlx')");
+        assert!(page.requests.iter().all(|address| address.starts_with(&server.url())), "{:?}", page.requests);
+        page.seen(&mut browser, "$('temperature').value = 0; $('most').value = 24");
+        ask(&page, &mut browser, "What is the capital of France?");
+        becomes(&page, &mut browser, "document.querySelectorAll('.note').length === 1");
+        becomes(&page, &mut browser, "document.querySelector('article.assistant p').textContent.includes('Paris')");
+        becomes(&page, &mut browser, "/[0-9] tokens · [0-9.]+ tok\\/s/.test(document.querySelector('.note').textContent)");
+        // What was said before is part of the next question, and markup is text.
+        ask(&page, &mut browser, "<img src=x onerror=alert(1)> And of Italy?");
+        becomes(&page, &mut browser, "document.querySelectorAll('.note').length === 2");
+        becomes(&page, &mut browser, "messages.length === 4 && document.querySelectorAll('article img').length === 0");
+        // Stopping ends the answer here and in the engine.
+        page.seen(&mut browser, "$('most').value = 800; $('temperature').value = 1.5");
+        ask(&page, &mut browser, "Count to one thousand.");
+        becomes(&page, &mut browser, "document.querySelectorAll('article.assistant p')[2].textContent.length > 5");
+        page.seen(&mut browser, "$('stop').click()");
+        becomes(&page, &mut browser, "document.querySelectorAll('.note')[2].textContent.includes('stopped') && !$('send').hidden");
+        // A picture is refused by a model that sees none, in words that are read aloud.
+        let drop = "(() => { const data = new DataTransfer(); data.items.add(new File(['x'], 'a.png', { type: 'image/png' })); \
+                    document.dispatchEvent(new DragEvent('drop', { dataTransfer: data })); return $('said').textContent; })()";
+        assert_eq!(page.seen(&mut browser, drop), Value::from("This model sees no images."));
+        // Every control has a name, and the page itself does not scroll sideways.
+        let unnamed = "[...document.querySelectorAll('input, textarea, button')].filter((one) => \
+                       !(one.labels?.length || one.textContent || one.getAttribute('aria-label'))).length";
+        assert_eq!(page.seen(&mut browser, unnamed), Value::from(0));
+        becomes(&page, &mut browser, "document.documentElement.scrollWidth <= window.innerWidth");
+        let paper = page.shot(&mut browser).luminance_at(2, 2);
+        assert_eq!(paper > 0.5, scheme == Scheme::Light, "the paper's luminance is {paper}");
+    }
+    server.until("/health", 200);
+    server.signal("-INT");
+    assert_eq!(server.ended().code(), Some(0));
+}
