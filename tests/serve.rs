@@ -3,8 +3,10 @@
 
 #[expect(dead_code, reason = "tests of files use the rest")]
 mod browser;
+mod small_vlm;
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
@@ -13,12 +15,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use browser::{Browser, Page, Scheme};
 use serde_json::Value;
+use small_vlm::{REAL, root, small_vlm};
 
 fn toolchain() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.toolchain")
+    root().join(".toolchain")
 }
+
+const PICTURE: &str = "landscape.png";
 
 struct Server {
     process: Child,
@@ -26,10 +32,14 @@ struct Server {
 }
 
 impl Server {
-    /// On a free port, once it takes requests.
+    /// The real model, on a free port, once it takes requests.
     fn start(arguments: &[&str]) -> Server {
-        let model = toolchain().join("models/smollm2-135m-instruct");
+        let model = root().join(REAL);
         assert!(model.is_dir(), "{} is missing; `make model` fetches it", model.display());
+        Server::of(&model, arguments)
+    }
+
+    fn of(model: &Path, arguments: &[&str]) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
             .args(["serve", "--port", "0", "--log", "warn", "--model"])
             .arg(model)
@@ -94,12 +104,12 @@ impl Drop for Server {
     }
 }
 
-#[test]
-fn the_official_client_is_served() {
-    let server = Server::start(&["--api-key", "k", "--ctx-size", "1024", "--max-body-bytes", "2000000"]);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/serve/client.py");
+/// Runs the checks of `client.py`: of words, or of pictures where one is given.
+fn client(server: &Server, picture: Option<&str>) {
+    let url = server.url();
     let run = Command::new("python3")
-        .args([script.as_os_str(), server.url().as_ref(), "k".as_ref()])
+        .arg(root().join("tests/serve/client.py"))
+        .args([&url, "k"].into_iter().chain(picture))
         .env("PYTHONPATH", toolchain())
         .output()
         .unwrap();
@@ -108,7 +118,22 @@ fn the_official_client_is_served() {
     println!("{told}");
 }
 
-const CHAT: &str = r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":40,"temperature":0}"#;
+#[test]
+fn the_official_client_is_served() {
+    client(&Server::start(&["--api-key", "k", "--ctx-size", "1024", "--max-body-bytes", "2000000"]), None);
+}
+
+#[test]
+fn the_official_client_shows_pictures() {
+    let model = tempfile::tempdir().unwrap();
+    small_vlm(model.path());
+    let server = Server::of(model.path(), &["--api-key", "k"]);
+    let file = fs::read(root().join("runtime/pictures/tests/pooled_crops").join(PICTURE)).unwrap();
+    client(&server, Some(&format!("data:image/png;base64,{}", STANDARD.encode(file))));
+}
+
+const CHAT: &str =
+    r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":40,"temperature":0}"#;
 
 #[test]
 fn a_signal_lets_what_runs_finish() {
@@ -174,7 +199,11 @@ fn the_page_chats() {
         ask(&page, &mut browser, "What is the capital of France?");
         becomes(&page, &mut browser, "document.querySelectorAll('.note').length === 1");
         becomes(&page, &mut browser, "document.querySelector('article.assistant p').textContent.includes('Paris')");
-        becomes(&page, &mut browser, "/[0-9] tokens · [0-9.]+ tok\\/s/.test(document.querySelector('.note').textContent)");
+        becomes(
+            &page,
+            &mut browser,
+            "/[0-9] tokens · [0-9.]+ tok\\/s/.test(document.querySelector('.note').textContent)",
+        );
         // What was said before is part of the next question, and markup is text.
         ask(&page, &mut browser, "<img src=x onerror=alert(1)> And of Italy?");
         becomes(&page, &mut browser, "document.querySelectorAll('.note').length === 2");
@@ -184,7 +213,11 @@ fn the_page_chats() {
         ask(&page, &mut browser, "Count to one thousand.");
         becomes(&page, &mut browser, "document.querySelectorAll('article.assistant p')[2].textContent.length > 5");
         page.seen(&mut browser, "$('stop').click()");
-        becomes(&page, &mut browser, "document.querySelectorAll('.note')[2].textContent.includes('stopped') && !$('send').hidden");
+        becomes(
+            &page,
+            &mut browser,
+            "document.querySelectorAll('.note')[2].textContent.includes('stopped') && !$('send').hidden",
+        );
         // A picture is refused by a model that sees none, in words that are read aloud.
         let drop = "(() => { const data = new DataTransfer(); data.items.add(new File(['x'], 'a.png', { type: 'image/png' })); \
                     document.dispatchEvent(new DragEvent('drop', { dataTransfer: data })); return $('said').textContent; })()";

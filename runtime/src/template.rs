@@ -2,11 +2,12 @@
 //! `tests/template.rs`): Jinja with trimmed blocks and loop controls, `{% generation %}`, `tojson` without HTML escapes,
 //! `strftime_now`, `raise_exception`, and Python's way of writing values.
 //!
-//! A template is a program from a stranger. It sees plain data only, and runs on a bounded amount of fuel (steps, not memory). Two
+//! A template is a program from a stranger. It sees plain data only, and runs on a bounded amount of fuel (steps), to a bounded length. Two
 //! differences are known: tuples print as lists, and `~` writes `true` and `none` where Python writes `True` and `None`.
 
 mod generation;
 mod json;
+mod limits;
 mod methods;
 mod python;
 
@@ -217,10 +218,14 @@ impl ChatTemplate {
             let names: Vec<&str> = self.environment.templates().map(|(name, _)| name).collect();
             TemplateError::NoDefault { path: self.path.clone(), names: names.join(", ") }
         })?;
-        template.render(self.context(conversation)).map_err(|error| match raised(&error) {
-            Some(message) => TemplateError::Raised(message.to_owned()),
-            None => TemplateError::Failed { path: self.path.clone(), why: describe(&error) },
-        })
+        let mut written = limits::Bounded::default();
+        match template.render_to_write(self.context(conversation), &mut written) {
+            Ok(_) => Ok(written.into_text()),
+            Err(error) => Err(match raised(&error) {
+                Some(message) => TemplateError::Raised(message.to_owned()),
+                None => TemplateError::Failed { path: self.path.clone(), why: describe(&error) },
+            }),
+        }
     }
 
     fn context(&self, conversation: &Conversation<'_>) -> Map<String, Value> {
@@ -273,9 +278,11 @@ fn environment(clock: Clock) -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_fuel(Some(FUEL));
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_formatter(|out, _, value| Ok(out.write_str(&python::str(value))?));
+    environment.set_formatter(|out, _, value| Ok(out.write_str(&python::str(value)?)?));
     environment.set_unknown_method_callback(methods::call);
     environment.add_filter("tojson", json::tojson);
+    environment.add_filter("format", limits::format);
+    environment.add_filter("indent", limits::indent);
     environment.add_filter("string", |value: &minijinja::Value| python::str(value));
     environment.add_filter("join", python::join);
     environment.add_test("sequence", python::is_sequence);
@@ -286,7 +293,7 @@ fn environment(clock: Clock) -> Environment<'static> {
 }
 
 fn raise_exception(message: &minijinja::Value) -> Result<minijinja::Value, minijinja::Error> {
-    let message = python::str(message);
+    let message = python::str(message)?;
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }
 
@@ -319,6 +326,9 @@ fn strftime(clock: &Clock, format: &str) -> Result<String, minijinja::Error> {
 fn describe(error: &minijinja::Error) -> String {
     if error.kind() == ErrorKind::OutOfFuel {
         return "it did not end within its allowance of steps".to_owned();
+    }
+    if error.kind() == ErrorKind::WriteFailure {
+        return limits::too_long().to_string();
     }
     error.to_string()
 }

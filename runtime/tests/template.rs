@@ -65,6 +65,39 @@ fn an_endless_template_ends() {
 }
 
 #[test]
+fn a_template_that_fills_memory_is_refused() {
+    let loops = |body: &str| {
+        format!("{{% for i in range(9999) %}}{{% for j in range(99) %}}{body}{{% endfor %}}{{% endfor %}}")
+    };
+    let twice = "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+    let deep = "{% set ns = namespace(x=[1]) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    let cases = [
+        (loops(&"x".repeat(1000)), "bytes of text"),
+        (loops("{{ 'x' * 1000 }}"), "bytes of text"),
+        (format!("{twice}{{{{ ns.x }}}}"), "bytes of text"),
+        (format!("{twice}{{{{ ns.x | tojson }}}}"), "bytes of text"),
+        (format!("{deep}{{{{ ns.x }}}}"), "nested too deeply"),
+        (format!("{deep}{{{{ ns.x | tojson }}}}"), "nested too deeply"),
+        ("{{ [1] | tojson(indent='x' * 2000) }}".to_owned(), "width of 2000"),
+        ("{{ [1] | tojson(separators=['x' * 2000, '']) }}".to_owned(), "width of 2000"),
+        ("{{ 'x\ny' | indent(99999999999) }}".to_owned(), "width of 99999999999"),
+        ("{{ '%99999999999d' | format(1) }}".to_owned(), "width of 99999999999"),
+        ("{{ '{:>99999999999}'.format(1) }}".to_owned(), "width of 99999999999"),
+        ("{{ range(99999) | join('x' * 1000) }}".to_owned(), "bytes of text"),
+    ];
+    for (source, told) in cases {
+        let template = compile(&source, Map::new()).expect("a valid template");
+        let error = template.render(&[], false).expect_err("too much").to_string();
+        assert!(error.contains(told), "{source:.80}: {error}");
+    }
+    // A huge indent alone is clamped, as Python's own readers of such templates would wait for it.
+    let text = compile("{{ [1] | tojson(indent=99999999999) }}", Map::new()).expect("valid").render(&[], false);
+    assert_eq!(text.expect("short"), format!("[\n{}1\n]", " ".repeat(64)));
+    let text = compile("{{ 'a\n\nb\n' | indent(2, first=true) }}|{{ 'a\nb' | indent }}", Map::new()).expect("valid");
+    assert_eq!(text.render(&[], false).expect("short"), "  a\n\n  b|a\n    b");
+}
+
+#[test]
 fn operators_and_branches_in_a_row_do_not_overflow_the_stack() {
     let minus = format!("{{{{ {}1 }}}}", "-".repeat(120_000));
     let branches = format!("{{% if 0 %}}{}{{% endif %}}", "{%elif 0%}".repeat(12_000));

@@ -6,7 +6,8 @@ use std::{fs, path::Path};
 use mgraph_serve::{api::body::UNSERVED, http::routes, options};
 
 fn unserved() -> String {
-    let row = |one: &mgraph_serve::api::body::Unserved| format!("| `{}` | `{}` | {} |\n", one.name, one.harmless, one.why);
+    let row =
+        |one: &mgraph_serve::api::body::Unserved| format!("| `{}` | `{}` | {} |\n", one.name, one.harmless, one.why);
     let rows: String = UNSERVED.iter().map(row).collect();
     format!("| parameter | taken as | otherwise refused, because |\n| --- | --- | --- |\n{rows}")
 }
@@ -39,7 +40,9 @@ fn the_document_describes_every_route_and_every_parameter() {
     assert_eq!(paths.len(), routes::table().lines().count() - 2);
     let schemas = &document["components"]["schemas"];
     let text = schemas.to_string();
-    for parameter in ["min_p", "stop_token_ids", "max_completion_tokens", "response_format", "tool_choice", "include_usage"] {
+    for parameter in
+        ["min_p", "stop_token_ids", "max_completion_tokens", "response_format", "tool_choice", "include_usage"]
+    {
         assert!(text.contains(&format!("{parameter:?}")), "{parameter}");
     }
     // Whatever is referred to is there.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-use super::python;
+use super::{limits, python};
 
 struct Style {
     ensure_ascii: bool,
@@ -21,12 +21,18 @@ pub(super) fn tojson(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     let indent = match kwargs.get::<Option<Value>>("indent")?.filter(|indent| !indent.is_none()) {
         None => None,
         Some(indent) => Some(match indent.as_str() {
-            Some(text) => text.to_owned(),
+            Some(text) => {
+                limits::width(text.len())?;
+                text.to_owned()
+            }
             None => " ".repeat(usize::try_from(i64::try_from(indent)?.clamp(0, 64)).unwrap_or(0)),
         }),
     };
     let (item, key) = match kwargs.get::<Option<Vec<String>>>("separators")?.as_deref() {
-        Some([item, key]) => (item.clone(), key.clone()),
+        Some([item, key]) => {
+            limits::width(item.len().max(key.len()))?;
+            (item.clone(), key.clone())
+        }
         Some(_) => return Err(invalid("tojson: `separators` takes two strings")),
         None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
     };
@@ -55,6 +61,7 @@ impl Style {
         if depth > MAX_DEPTH {
             return Err(invalid("tojson: the data is nested too deeply"));
         }
+        limits::fits(out.len())?;
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),

@@ -1,11 +1,11 @@
 //! Methods of Python's `str` and `list` that templates call. `minijinja-contrib` has most; here are those it lacks and
 //! those where Python counts characters, or answers differently for an empty string.
 
-use minijinja::value::{ValueKind, from_args};
+use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
-use super::python;
+use super::{limits, python};
 
 pub(super) fn call(state: &State<'_, '_>, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     let own = match value.kind() {
@@ -31,6 +31,9 @@ fn string(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, Err
     let characters = |bytes: usize| text[..bytes].chars().count() as i64;
     // True only of a string that has characters, as in Python.
     let every = |holds: fn(char) -> bool| !text.is_empty() && text.chars().all(holds);
+    if method == "format" {
+        limits::widths(text)?;
+    }
     let result = match method {
         "find" | "rfind" | "index" | "rindex" => {
             let (wanted,): (&str,) = from_args(args)?;
@@ -74,8 +77,7 @@ fn string(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, Err
         }
         "join" => {
             let (items,): (&Value,) = from_args(args)?;
-            let items: Vec<String> = items.try_iter()?.map(|item| python::str(&item)).collect();
-            items.join(text).into()
+            python::join(items, Some(text), Kwargs::from_iter([] as [(&str, Value); 0]))?.into()
         }
         "title" => {
             let () = from_args(args)?;

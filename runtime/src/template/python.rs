@@ -3,41 +3,61 @@
 use std::fmt::Write;
 
 use minijinja::value::{Kwargs, ValueKind};
-use minijinja::{Error, Value};
+use minijinja::{Error, ErrorKind, Value};
+
+use super::limits;
+
+/// Deeper data is refused before it exhausts the stack; Python refuses it too.
+const MAX_DEPTH: usize = 200;
 
 /// `str(value)`; undefined is empty, as in Jinja.
-pub(super) fn str(value: &Value) -> String {
+///
+/// Errors: data that is nested too deeply, or too long a text: a list may hold another many times over.
+pub(super) fn str(value: &Value) -> Result<String, Error> {
     match value.kind() {
-        ValueKind::Undefined => String::new(),
-        ValueKind::String => value.as_str().unwrap_or_default().to_owned(),
-        _ => repr(value),
+        ValueKind::Undefined => Ok(String::new()),
+        ValueKind::String => Ok(value.as_str().unwrap_or_default().to_owned()),
+        _ => {
+            let mut out = String::new();
+            repr(value, 0, &mut out)?;
+            Ok(out)
+        }
     }
 }
 
 /// `repr(value)`. Values Python has no name for (macros, loops) keep minijinja's.
-fn repr(value: &Value) -> String {
+fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    if depth > MAX_DEPTH {
+        return Err(Error::new(ErrorKind::InvalidOperation, "the data is nested too deeply to be written"));
+    }
+    limits::fits(out.len())?;
     match value.kind() {
-        ValueKind::Undefined => "Undefined".to_owned(),
-        ValueKind::None => "None".to_owned(),
-        ValueKind::Bool => if value.is_true() { "True" } else { "False" }.to_owned(),
-        ValueKind::Number => number(value),
-        ValueKind::String => quoted(value.as_str().unwrap_or_default()),
+        ValueKind::Undefined => out.push_str("Undefined"),
+        ValueKind::None => out.push_str("None"),
+        ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
+        ValueKind::Number => out.push_str(&number(value)),
+        ValueKind::String => out.push_str(&quoted(value.as_str().unwrap_or_default())),
         ValueKind::Seq | ValueKind::Iterable => {
-            let Ok(items) = value.try_iter() else { return value.to_string() };
-            let items: Vec<String> = items.map(|item| repr(&item)).collect();
-            format!("[{}]", items.join(", "))
+            out.push('[');
+            for (at, item) in value.try_iter()?.enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                repr(&item, depth + 1, out)?;
+            }
+            out.push(']');
         }
         ValueKind::Map => {
-            let Ok(keys) = value.try_iter() else { return value.to_string() };
-            let entry = |key: Value| {
-                let item = value.get_item(&key).unwrap_or_default();
-                format!("{}: {}", repr(&key), repr(&item))
-            };
-            let entries: Vec<String> = keys.map(entry).collect();
-            format!("{{{}}}", entries.join(", "))
+            out.push('{');
+            for (at, key) in value.try_iter()?.enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                repr(&key, depth + 1, out)?;
+                out.push_str(": ");
+                repr(&value.get_item(&key).unwrap_or_default(), depth + 1, out)?;
+            }
+            out.push('}');
         }
-        _ => value.to_string(),
+        _ => out.push_str(&value.to_string()),
     }
+    Ok(())
 }
 
 /// An integer as it is, a float as [`float`].
@@ -113,12 +133,14 @@ pub(super) fn join(value: &Value, separator: Option<&str>, kwargs: Kwargs) -> Re
         None => separator.unwrap_or_default(),
     };
     kwargs.assert_all_used()?;
-    let mut items = Vec::new();
+    let (mut items, mut length) = (Vec::new(), 0);
     for item in value.try_iter()? {
         items.push(match attribute {
-            Some(attribute) => str(&item.get_attr(attribute)?),
-            None => str(&item),
+            Some(attribute) => str(&item.get_attr(attribute)?)?,
+            None => str(&item)?,
         });
+        length += items.last().map_or(0, String::len) + separator.len();
+        limits::fits(length)?;
     }
     Ok(items.join(separator))
 }
@@ -141,7 +163,7 @@ mod tests {
     fn values_print_as_in_python() {
         let value =
             Value::from_serialize(serde_json::json!([1, 1.0, true, null, "it's", "a\n\u{200b}é", {"k": [0.5]}]));
-        assert_eq!(str(&value), "[1, 1.0, True, None, \"it's\", 'a\\n\\u200bé', {'k': [0.5]}]");
+        assert_eq!(str(&value).expect("short"), "[1, 1.0, True, None, \"it's\", 'a\\n\\u200bé', {'k': [0.5]}]");
     }
 
     #[test]
