@@ -219,7 +219,7 @@ impl ChatTemplate {
             TemplateError::NoDefault { path: self.path.clone(), names: names.join(", ") }
         })?;
         let mut written = limits::Bounded::default();
-        match template.render_to_write(self.context(conversation), &mut written) {
+        match template.render_captured_to(self.context(conversation), &mut written) {
             Ok(_) => Ok(written.into_text()),
             Err(error) => Err(match raised(&error) {
                 Some(message) => TemplateError::Raised(message.to_owned()),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    engine::{Engine, EngineOptions},
+    engine::{Engine, EngineOptions, numbers},
     http::{self, App, routes},
     images::Rules,
     options::{Arguments, LogFormat},
@@ -152,10 +152,13 @@ fn logging(arguments: &Arguments) -> Result<()> {
 
 /// Histograms have the bounds that vLLM's have, so that its dashboards read them.
 fn recorder() -> Result<PrometheusHandle> {
-    const SECONDS: &[f64] =
-        &[0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 60.0, 300.0];
+    const SECONDS: &[f64] = &[
+        0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 60.0, 300.0,
+    ];
     PrometheusBuilder::new()
+        .with_recommended_naming(true)
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)
         .and_then(PrometheusBuilder::install_recorder)
         .context("collecting metrics")
+        .inspect(|_| numbers::describe())
 }

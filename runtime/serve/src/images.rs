@@ -35,7 +35,8 @@ impl Rules {
     }
 
     fn one(&self, image: &Image) -> Result<Picture, ApiError> {
-        let refuse = |why: String| ApiError::parameter(&image.path, format!("{}: {why}", image.path)).coded("invalid_image");
+        let refuse =
+            |why: String| ApiError::parameter(&image.path, format!("{}: {why}", image.path)).coded("invalid_image");
         let bytes = self.bytes(&image.url).map_err(refuse)?;
         Picture::read(&bytes, self.limits).map_err(|error| refuse(error.to_string()))
     }
@@ -53,7 +54,10 @@ impl Rules {
     fn inline(&self, url: &str) -> Result<Vec<u8>, String> {
         // Base64 has four characters for three bytes; percent signs make it longer, never shorter.
         if url.len() / 4 * 3 > self.limits.bytes.saturating_mul(3).saturating_add(1024) {
-            return Err(format!("the picture has more than the {} bytes that are taken (--max-image-bytes)", self.limits.bytes));
+            return Err(format!(
+                "the picture has more than the {} bytes that are taken (--max-image-bytes)",
+                self.limits.bytes
+            ));
         }
         let parsed = DataUrl::process(url).map_err(|_| "this is no `data:` address with a comma before its content")?;
         if parsed.mime_type().type_ != "image" {

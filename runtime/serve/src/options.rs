@@ -131,7 +131,10 @@ fn with_default(command: Command, name: &str, value: &Value) -> Result<Command> 
     if !known.contains(&name) {
         let likeness = |long: &&&str| (strsim::jaro_winkler(long, name) * 1000.0) as u64;
         let hint = known.iter().filter(|long| likeness(long) > 800).max_by_key(likeness);
-        bail!("there is no setting {name:?}{}", hint.map_or_else(String::new, |long| format!("; did you mean {long:?}?")));
+        bail!(
+            "there is no setting {name:?}{}",
+            hint.map_or_else(String::new, |long| format!("; did you mean {long:?}?"))
+        );
     }
     let one = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
@@ -156,11 +159,13 @@ pub fn page() -> String {
     let mut page = String::from("| flag | variable | default | |\n| --- | --- | --- | --- |\n");
     for argument in command().get_arguments() {
         let Some(long) = argument.get_long() else { continue };
-        let value = argument.get_value_names().and_then(|names| names.first()).map_or_else(String::new, |n| format!(" {n}"));
+        let value =
+            argument.get_value_names().and_then(|names| names.first()).map_or_else(String::new, |n| format!(" {n}"));
         let variable = argument.get_env().map_or_else(String::new, |name| format!("`{}`", name.to_string_lossy()));
         let defaults: Vec<String> =
             argument.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        let help =
+            argument.get_help().map(ToString::to_string).unwrap_or_default().replace('\n', " ").replace('|', "\\|");
         page.push_str(&format!("| `--{long}{value}` | {variable} | {} | {help} |\n", defaults.join(", ")));
     }
     page

@@ -308,7 +308,11 @@ mod tests {
         let [hermes, mistral, llama] = [FORMS[0], FORMS[1], FORMS[2]];
         let cases: [(Form, &str, Vec<Said>); 11] = [
             (hermes, "a < b, and <tool is text", vec![say("a < b, and <tool is text")]),
-            (hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>", vec![call("f", "{\"x\":1}")]),
+            (
+                hermes,
+                "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>",
+                vec![call("f", "{\"x\":1}")],
+            ),
             (
                 hermes,
                 "I look.\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>\n",
@@ -317,13 +321,25 @@ mod tests {
             // The answer ended before the sign did.
             (hermes, "<tool_call>{\"name\":\"g\",\"arguments\":{}}", vec![call("g", "{}")]),
             // No such tool, and no JSON.
-            (hermes, "<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>", vec![say("<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>")]),
+            (
+                hermes,
+                "<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>",
+                vec![say("<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>")],
+            ),
             (hermes, "<tool_call>f(1)</tool_call>é", vec![say("<tool_call>f(1)</tool_call>é")]),
             (hermes, "<tool_call>{\"name\":", vec![say("<tool_call>{\"name\":")]),
             (llama, " {\"name\": \"f\", \"parameters\": {\"x\": \"é\"}}", vec![call("f", "{\"x\":\"é\"}")]),
             (llama, "{ is a brace", vec![say("{ is a brace")]),
-            (mistral, "[{\"name\":\"f\",\"arguments\":{}},{\"name\":\"g\",\"arguments\":{}}]", vec![call("f", "{}"), call("g", "{}")]),
-            (mistral, "words [{\"name\":\"f\",\"arguments\":{}}]", vec![say("words [{\"name\":\"f\",\"arguments\":{}}]")]),
+            (
+                mistral,
+                "[{\"name\":\"f\",\"arguments\":{}},{\"name\":\"g\",\"arguments\":{}}]",
+                vec![call("f", "{}"), call("g", "{}")],
+            ),
+            (
+                mistral,
+                "words [{\"name\":\"f\",\"arguments\":{}}]",
+                vec![say("words [{\"name\":\"f\",\"arguments\":{}}]")],
+            ),
         ];
         for (form, answer, said) in cases {
             for cuts in [1, 2, 3, 7, 1000] {

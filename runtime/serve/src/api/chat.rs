@@ -411,7 +411,10 @@ impl Message {
             return refuse("content", "a message needs content");
         }
         if (self.role == Role::Tool) != self.tool_call_id.is_some() {
-            return refuse("tool_call_id", "a message of a tool has the id of the call that it answers, others have none");
+            return refuse(
+                "tool_call_id",
+                "a message of a tool has the id of the call that it answers, others have none",
+            );
         }
         let mut told = Map::new();
         told.insert("role".into(), self.role.name().into());
@@ -420,11 +423,9 @@ impl Message {
             Some(content) => content.templated(&format!("{path}.content"), self.role, images)?,
         };
         told.insert("content".into(), content);
-        for (key, value) in [
-            ("name", self.name),
-            ("tool_call_id", self.tool_call_id),
-            ("reasoning_content", self.reasoning_content),
-        ] {
+        for (key, value) in
+            [("name", self.name), ("tool_call_id", self.tool_call_id), ("reasoning_content", self.reasoning_content)]
+        {
             if let Some(value) = value {
                 told.insert(key.into(), value.into());
             }

@@ -113,6 +113,7 @@ impl From<Failure> for ApiError {
         match failure {
             Failure::Deadline => ApiError::new(504, "timeout_error", message).coded("timeout"),
             Failure::Draining => ApiError::unavailable("shutting_down", message),
+            Failure::Unanswerable(_) => ApiError::server(message).coded("unanswerable"),
             Failure::Engine(_) => ApiError::server(message).coded("engine_failed"),
         }
     }

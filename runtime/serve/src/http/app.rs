@@ -9,7 +9,10 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::Value;
 
 use crate::{
-    api::{ApiError, generation::{Known, arbitrary}},
+    api::{
+        ApiError,
+        generation::{Known, arbitrary},
+    },
     engine::{Answer, Engine, Health, Loaded},
     images::Rules,
     request::{Refusal, Request},
@@ -66,7 +69,7 @@ impl App {
         Instant::now().checked_add(self.timeout)
     }
 
-    /// All of them or none: an answer that is dropped is cancelled.
+    /// All of them or none: an answer that is dropped is cancelled. May take a while, where the form of an answer is compiled.
     pub fn submit(&self, requests: Vec<Request>) -> Result<Vec<Answer>, ApiError> {
         requests.into_iter().map(|request| self.engine.submit(request).map_err(ApiError::from)).collect()
     }

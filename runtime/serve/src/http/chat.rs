@@ -17,8 +17,8 @@ use crate::{
     api::{
         self, ApiError,
         answer::{
-            AnswerMessage, ChatChoice, ChatChunk, ChatCompletion, ChatDelta, ChatLogprobs, Delta, FinishReason, ToolCall,
-            ToolFunction, Usage, stop_reason,
+            AnswerMessage, ChatChoice, ChatChunk, ChatCompletion, ChatDelta, ChatLogprobs, Delta, FinishReason,
+            ToolCall, ToolFunction, Usage, stop_reason,
         },
         chat::Chat,
         error::ErrorBody,
@@ -45,7 +45,7 @@ pub async fn chat_completions(State(app): State<Arc<App>>, request: Request) -> 
     let deadline = app.deadline();
     let bytes = guard::body(&app, request).await?;
     let shared = app.clone();
-    let (chat, form, asked) = blocking::run(move || {
+    let (chat, form, answers) = blocking::run(move || {
         let chat = api::chat::parse(&bytes, App::known(&loaded))?;
         shared.named(chat.generation.model.as_deref())?;
         let talk = parts::talk(&loaded, &chat)?;
@@ -68,10 +68,10 @@ pub async fn chat_completions(State(app): State<Arc<App>>, request: Request) -> 
             }
         };
         let asked: Vec<request::Request> = (0..chat.generation.n).map(request).collect();
-        Ok((chat, talk.form, asked))
+        let answers = shared.submit(asked).map_err(|error| told_of_shape(error, &chat))?;
+        Ok((chat, talk.form, answers))
     })
     .await?;
-    let answers = app.submit(asked).map_err(|error| told_of_shape(error, &chat))?;
     let head = app.head("chatcmpl");
     if chat.generation.stream {
         return Ok(stream::response(answers, Writer::new(head, &chat, form)));
@@ -82,7 +82,8 @@ pub async fn chat_completions(State(app): State<Arc<App>>, request: Request) -> 
     while let Some((at, event)) = events.next().await {
         choices[at].take(event, &mut usage, at == 0)?;
     }
-    let choices = choices.into_iter().enumerate().map(|(index, choice)| choice.whole(index)).collect::<Result<_, _>>()?;
+    let choices =
+        choices.into_iter().enumerate().map(|(index, choice)| choice.whole(index)).collect::<Result<_, _>>()?;
     let Head { id, created, model } = head;
     Ok(guard::json(StatusCode::OK, &ChatCompletion { id, object: "chat.completion", created, model, choices, usage }))
 }

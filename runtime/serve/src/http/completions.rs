@@ -39,7 +39,7 @@ pub async fn completions(State(app): State<Arc<App>>, request: Request) -> Resul
     let deadline = app.deadline();
     let bytes = guard::body(&app, request).await?;
     let shared = app.clone();
-    let (parsed, asked) = blocking::run(move || {
+    let (parsed, answers) = blocking::run(move || {
         let parsed = api::completion::parse(&bytes, App::known(&loaded))?;
         shared.named(parsed.generation.model.as_deref())?;
         let mut asked = Vec::new();
@@ -67,10 +67,9 @@ pub async fn completions(State(app): State<Arc<App>>, request: Request) -> Resul
                 });
             }
         }
-        Ok((parsed, asked))
+        Ok((parsed, shared.submit(asked)?))
     })
     .await?;
-    let answers = app.submit(asked)?;
     let n = parsed.generation.n as usize;
     let head = app.head("cmpl");
     let growing: Vec<Growing> = answers.iter().map(|_| Growing::new(parsed.logprobs.is_some())).collect();

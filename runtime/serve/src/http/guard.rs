@@ -1,6 +1,10 @@
 //! What stands before the handlers: keys, bodies, and errors in the one form, those of the framework too.
 
-use std::{any::Any, sync::Arc, time::{Duration, Instant}};
+use std::{
+    any::Any,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     body::{Body, Bytes},
@@ -139,7 +143,9 @@ mod tests {
     #[test]
     fn a_key_is_one_of_the_keys_or_not() {
         let keys = ["one".to_owned(), "two".to_owned()];
-        for (given, good) in [("one", true), ("two", true), ("on", false), ("oneone", false), ("", false), ("ONE", false)] {
+        for (given, good) in
+            [("one", true), ("two", true), ("on", false), ("oneone", false), ("", false), ("ONE", false)]
+        {
             assert_eq!(one_of(&keys, given.as_bytes()), good, "{given:?}");
         }
     }

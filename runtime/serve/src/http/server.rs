@@ -17,7 +17,8 @@ pub async fn serve(
     tell: impl FnOnce(SocketAddr),
     app: impl FnOnce() -> Result<App>,
 ) -> Result<()> {
-    let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address} (--host, --port)"))?;
+    let listener =
+        TcpListener::bind(address).await.with_context(|| format!("listening on {address} (--host, --port)"))?;
     let mut stop = Signals::new()?;
     let app = Arc::new(app()?);
     tell(listener.local_addr().context("the address that is listened on")?);
@@ -36,7 +37,11 @@ pub async fn serve(
     finish(engine).await
 }
 
-async fn serve_until(listener: TcpListener, app: Arc<App>, signal: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+async fn serve_until(
+    listener: TcpListener,
+    app: Arc<App>,
+    signal: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
     axum::serve(listener, routes::router(app)).with_graceful_shutdown(signal).await.context("serving")
 }
 

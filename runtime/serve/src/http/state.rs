@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{App, guard};
 use crate::{
     api::{ApiError, error::ErrorBody},
-    engine::Health,
+    engine::{Health, Slot, SlotWork},
 };
 
 #[derive(Serialize, ToSchema)]
@@ -60,10 +60,40 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
     answer(&app, |health| matches!(health, Health::Ready))
 }
 
+#[derive(Serialize, ToSchema)]
+pub struct SlotBody {
+    pub id: usize,
+    /// `idle`, `prefill` or `decode`.
+    pub state: &'static str,
+    pub is_processing: bool,
+    pub prompt_tokens: usize,
+    pub completion_tokens: usize,
+    /// Positions whose states are kept, for a request that begins in the same way.
+    pub held: usize,
+}
+
+impl SlotBody {
+    fn of((id, slot): (usize, Slot)) -> SlotBody {
+        SlotBody {
+            id,
+            state: match slot.work {
+                SlotWork::Idle => "idle",
+                SlotWork::Prefill => "prefill",
+                SlotWork::Decode => "decode",
+            },
+            is_processing: slot.work != SlotWork::Idle,
+            prompt_tokens: slot.prompt_tokens,
+            completion_tokens: slot.answer_tokens,
+            held: slot.held,
+        }
+    }
+}
+
 /// What each slot does
-#[utoipa::path(get, path = "/slots", responses((status = 200, description = "One object for each", body = Vec<Object>)))]
+#[utoipa::path(get, path = "/slots", responses((status = 200, description = "One object for each", body = Vec<SlotBody>)))]
 pub async fn slots(State(app): State<Arc<App>>) -> Response {
-    guard::json(StatusCode::OK, &app.engine.slots())
+    let slots: Vec<SlotBody> = app.engine.slots().into_iter().enumerate().map(SlotBody::of).collect();
+    guard::json(StatusCode::OK, &slots)
 }
 
 /// Counters for Prometheus
@@ -106,13 +136,7 @@ pub struct ModelEntry {
 
 fn entry(app: &App, name: &str) -> ModelEntry {
     let length = app.engine.model().map_or(Value::Null, |loaded| json!(loaded.capacity));
-    ModelEntry {
-        id: name.to_owned(),
-        object: "model",
-        created: app.started,
-        owned_by: "mlxcel",
-        max_model_len: length,
-    }
+    ModelEntry { id: name.to_owned(), object: "model", created: app.started, owned_by: "mlxcel", max_model_len: length }
 }
 
 /// The model, under each of its names

@@ -57,8 +57,7 @@ enum State<W> {
 /// The response that sends the chunks. One that fails ends with an error in the place of what is missing.
 pub fn response(answers: Vec<Answer>, writer: impl Chunks) -> Response {
     let chunks = chunks(events(answers), writer).map(Ok::<Bytes, Infallible>);
-    let headers =
-        [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     (headers, [("x-accel-buffering", "no")], Body::from_stream(chunks)).into_response()
 }
 
