@@ -132,6 +132,29 @@ fn the_official_client_shows_pictures() {
     client(&server, Some(&format!("data:image/png;base64,{}", STANDARD.encode(file))));
 }
 
+/// The checkpoint of pictures with a template that doubles a text when it is told to.
+#[test]
+fn a_template_that_takes_all_memory_costs_its_own_request() {
+    let model = tempfile::tempdir().unwrap();
+    small_vlm(model.path());
+    let file = model.path().join("tokenizer_config.json");
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let twice =
+        "{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
+    let nested = "{% set ns = namespace(x=1) %}{% for i in range(9999) %}{% for j in range(99) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
+    config["chat_template"] = Value::from(format!(
+        "{{% if messages[0].content == 'twice' %}}{twice}{{% elif messages[0].content == 'nested' %}}{nested}{{% endif %}}hello"
+    ));
+    fs::write(&file, config.to_string()).unwrap();
+    let server = Server::of(model.path(), &["--ctx-size", "64"]);
+    for (says, expected) in [("hello", 200), ("twice", 400), ("hello", 200), ("nested", 400), ("hello", 200)] {
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"{says}"}}],"max_tokens":1}}"#);
+        let (status, answer) = server.send("POST /v1/chat/completions", &body);
+        assert_eq!(status, expected, "{says}: {answer}");
+        assert_eq!(answer.contains("template_error"), expected == 400, "{says}: {answer}");
+    }
+}
+
 const CHAT: &str =
     r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":40,"temperature":0}"#;
 

@@ -84,7 +84,12 @@ impl Requests {
             self.can_see()?;
         }
         let template = self.template.as_ref().context("the checkpoint has no chat template")?;
-        self.read(&template.render_conversation(conversation)?, true, pictures)
+        self.templated(&template.render_conversation(conversation)?, pictures)
+    }
+
+    /// What a chat template has made of a conversation; as [`Requests::chat`].
+    pub fn templated(&self, text: &str, pictures: &[Picture]) -> Result<Request> {
+        self.read(text, true, pictures)
     }
 
     /// A text as it is. Pictures come where it has their marks, before it where it has none.

@@ -19,6 +19,7 @@ use crate::{
     http::{self, App, routes},
     images::Rules,
     options::{Arguments, LogFormat},
+    templates::{self, Templates},
 };
 
 /// Threads that parse, tokenize and decode pictures; what they hold at a time is bounded so.
@@ -27,7 +28,12 @@ const BLOCKING: usize = 8;
 /// Runs the server until a signal ends it; 0 after an orderly end, 2 where it could not run.
 pub fn main(families: &'static [&'static Family], arguments: Arguments) -> ExitCode {
     let line: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match arguments.with_file(line).and_then(|arguments| run(families, arguments)) {
+    let command = line.first().cloned().unwrap_or_default();
+    let ended = match &arguments.render_templates {
+        Some(model) => templates::work(model),
+        None => arguments.with_file(line).and_then(|arguments| run(families, command, arguments)),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // That nobody reads it is no reason to end otherwise.
@@ -37,7 +43,8 @@ pub fn main(families: &'static [&'static Family], arguments: Arguments) -> ExitC
     }
 }
 
-fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<()> {
+/// `command`: the word that calls this one.
+fn run(families: &'static [&'static Family], command: OsString, arguments: Arguments) -> Result<()> {
     logging(&arguments)?;
     let Some(model) = arguments.model.clone() else {
         bail!("no model: give its directory with --model, MLXCEL_MODEL or `model:` in the configuration");
@@ -60,11 +67,13 @@ fn run(families: &'static [&'static Family], arguments: Arguments) -> Result<()>
         .context("starting threads")?;
     let metrics = recorder()?;
     let names = names(&model, &arguments.alias);
+    let templates = Templates::new(command, model.clone())?;
     let app = || {
         Ok(App {
             engine: Engine::start(engine_options(families, model.clone(), &arguments)?),
             names: names.clone(),
             keys: arguments.api_key.clone(),
+            templates,
             rules: Rules { limits, most: arguments.max_images, folder },
             timeout: arguments.timeout(),
             most_body: arguments.max_body_bytes,

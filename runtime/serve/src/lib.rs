@@ -8,6 +8,7 @@ pub mod images;
 pub mod options;
 pub mod request;
 pub mod sse;
+mod templates;
 pub mod tools;
 
 pub use command::main;

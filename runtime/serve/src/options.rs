@@ -79,6 +79,9 @@ pub struct Arguments {
     /// YAML file with any of these by their long names, such as `port: 8081`
     #[arg(long, value_name = "FILE", env = "MLXCEL_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Be the process that runs this model's chat template
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub render_templates: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -91,6 +94,11 @@ fn limit(text: &str) -> Result<(String, i64), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=N, such as pictures=2")?;
     let value = value.trim().parse().map_err(|_| format!("{value:?} is no whole number; expected NAME=N"))?;
     Ok((name.trim().to_owned(), value))
+}
+
+/// What people may set.
+fn table(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|argument| !argument.is_hide_set())
 }
 
 /// The table.
@@ -127,7 +135,7 @@ impl Arguments {
 
 /// A setting of the file is a default of the command line: it is parsed, checked and overruled as one.
 fn with_default(command: Command, name: &str, value: &Value) -> Result<Command> {
-    let known: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).filter(|long| *long != "config").collect();
+    let known: Vec<&str> = table(&command).filter_map(Arg::get_long).filter(|long| *long != "config").collect();
     if !known.contains(&name) {
         let likeness = |long: &&&str| (strsim::jaro_winkler(long, name) * 1000.0) as u64;
         let hint = known.iter().filter(|long| likeness(long) > 800).max_by_key(likeness);
@@ -157,7 +165,7 @@ fn with_default(command: Command, name: &str, value: &Value) -> Result<Command> 
 /// The table as the book has it.
 pub fn page() -> String {
     let mut page = String::from("| flag | variable | default | |\n| --- | --- | --- | --- |\n");
-    for argument in command().get_arguments() {
+    for argument in table(&command()) {
         let Some(long) = argument.get_long() else { continue };
         let value =
             argument.get_value_names().and_then(|names| names.first()).map_or_else(String::new, |n| format!(" {n}"));
@@ -177,7 +185,7 @@ mod tests {
 
     use clap::FromArgMatches as _;
 
-    use super::{Arguments, command};
+    use super::{Arguments, command, table};
 
     fn parse(line: &[&str]) -> anyhow::Result<Arguments> {
         let line = std::iter::once("serve").chain(line.iter().copied());
@@ -223,7 +231,7 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_variable() {
-        for argument in command().get_arguments() {
+        for argument in table(&command()) {
             let long = argument.get_long().expect("a long name").to_uppercase().replace('-', "_");
             assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(&*format!("MLXCEL_{long}")));
         }

@@ -211,13 +211,13 @@ impl Reader {
             if self.within {
                 let calls = self.calls(&before, form);
                 said.extend(calls.unwrap_or_else(|| text(format!("{}{before}{}", form.open, form.close))));
-            } else if !before.trim().is_empty() {
-                said.extend(text(before));
+            } else {
+                // White space before a call belongs to it.
+                said.extend(text(before.trim_end().to_owned()));
             }
             self.within = !self.within;
         }
         if !self.within {
-            // White space may be what stands before a call.
             let kept = beginning(&self.held, form.open);
             let free = &self.held[..self.held.len() - kept];
             let free = free.trim_end().len();

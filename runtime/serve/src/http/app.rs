@@ -16,6 +16,7 @@ use crate::{
     engine::{Answer, Engine, Health, Loaded},
     images::Rules,
     request::{Refusal, Request},
+    templates::Templates,
 };
 
 pub struct App {
@@ -23,6 +24,7 @@ pub struct App {
     /// The name of the model, and what else it may be called.
     pub names: Vec<String>,
     pub keys: Vec<String>,
+    pub templates: Templates,
     pub rules: Rules,
     pub timeout: Duration,
     pub most_body: usize,

@@ -50,7 +50,7 @@ pub async fn chat_completions(State(app): State<Arc<App>>, request: Request) -> 
         shared.named(chat.generation.model.as_deref())?;
         let talk = parts::talk(&loaded, &chat)?;
         let shape = parts::shape(&chat, talk.form)?;
-        let prompt = talk.prompt(&loaded, &chat, &shared.rules)?;
+        let prompt = talk.prompt(&shared, &loaded, &chat)?;
         // The last token of an answer is never fed back, so it takes no position.
         let rest = (loaded.capacity + 1).saturating_sub(prompt.tokens.len()).max(1);
         let request = |choice: u32| {
@@ -274,7 +274,7 @@ pub async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Re
     let prompt = blocking::run(move || {
         let chat = api::chat::parse(&bytes, App::known(&loaded))?;
         app.named(chat.generation.model.as_deref())?;
-        parts::talk(&loaded, &chat)?.text(&loaded, &chat)
+        parts::talk(&loaded, &chat)?.text(&app)
     })
     .await?;
     Ok(guard::json(StatusCode::OK, &Applied { prompt }))

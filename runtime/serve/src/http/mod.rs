@@ -13,5 +13,7 @@ mod state;
 mod stream;
 mod tokens;
 
-pub use app::{App, now};
+pub use app::{App, Head, now};
+pub use chat::Writer as ChatChunks;
 pub use server::serve;
+pub use stream::Chunks;

@@ -1,26 +1,25 @@
 //! What a chat becomes on its way to the engine: its prompt through the template, its tools, the form of its answer.
 
 use mgraph_runtime::{
-    request::Picture,
-    template::{ChatTemplate, Conversation, TemplateError},
+    request::{Picture, Request as Prompt},
+    template::ChatTemplate,
 };
-use serde_json::Value;
 
+use super::App;
 use crate::{
     api::{
         ApiError,
         chat::{Chat, Choice, ResponseFormat},
     },
     engine::Loaded,
-    images::Rules,
     request::Shape,
+    templates::Asked,
     tools::{self, Form, Told},
 };
 
-/// Messages and tools as the template reads them.
+/// A conversation as the template reads it.
 pub struct Talk {
-    messages: Vec<Value>,
-    tools: Option<Vec<Value>>,
+    asked: Asked,
     /// How its model writes calls, where it may.
     pub form: Option<Form>,
 }
@@ -33,14 +32,13 @@ fn template(loaded: &Loaded) -> Result<&ChatTemplate, ApiError> {
 }
 
 pub fn talk(loaded: &Loaded, chat: &Chat) -> Result<Talk, ApiError> {
-    let messages = chat.messages.clone();
-    let Some(asked) = &chat.tools else { return Ok(Talk { messages, tools: None, form: None }) };
     let template = template(loaded)?;
+    let (messages, variables) = (chat.messages.clone(), chat.variables.clone());
+    let talk = |messages, tools, form| Talk { asked: Asked { messages, tools, variables }, form };
+    let Some(asked) = &chat.tools else { return Ok(talk(messages, None, None)) };
     match Told::of(&template.source(true), template.reads("tools", true)) {
-        Told::Template(form) => Ok(Talk { messages, tools: Some(asked.listed.clone()), form: Some(form) }),
-        Told::System(form) => {
-            Ok(Talk { messages: tools::written_out(messages, asked, form), tools: None, form: Some(form) })
-        }
+        Told::Template(form) => Ok(talk(messages, Some(asked.listed.clone()), Some(form))),
+        Told::System(form) => Ok(talk(tools::written_out(messages, asked, form), None, Some(form))),
         Told::Unread => {
             let message = "the model's chat template has its tools called in a form that this server does not read";
             Err(ApiError::invalid(message).of("tools").coded("unsupported_parameter"))
@@ -49,43 +47,21 @@ pub fn talk(loaded: &Loaded, chat: &Chat) -> Result<Talk, ApiError> {
 }
 
 impl Talk {
-    fn conversation<'a>(&'a self, chat: &'a Chat) -> Conversation<'a> {
-        Conversation {
-            messages: &self.messages,
-            tools: self.tools.as_deref(),
-            documents: None,
-            add_generation_prompt: true,
-            variables: Some(&chat.variables),
-        }
-    }
-
     /// The text that the template makes.
-    pub fn text(&self, loaded: &Loaded, chat: &Chat) -> Result<String, ApiError> {
-        template(loaded)?.render_conversation(&self.conversation(chat)).map_err(|error| refused(&error))
+    pub fn text(&self, app: &App) -> Result<String, ApiError> {
+        app.templates.render(&self.asked)
     }
 
-    pub fn prompt(
-        &self,
-        loaded: &Loaded,
-        chat: &Chat,
-        rules: &Rules,
-    ) -> Result<mgraph_runtime::request::Request, ApiError> {
-        template(loaded)?;
+    pub fn prompt(&self, app: &App, loaded: &Loaded, chat: &Chat) -> Result<Prompt, ApiError> {
         if !chat.images.is_empty() {
             loaded.requests.can_see().map_err(|why| {
                 ApiError::invalid(format!("{why:#}")).of(&chat.images[0].path).coded("images_not_supported")
             })?;
         }
-        let pictures: Vec<Picture> = rules.read(&chat.images)?;
-        loaded.requests.chat(&self.conversation(chat), &pictures).map_err(|error| match error.downcast_ref() {
-            Some(error) => refused(error),
-            None => ApiError::parameter("messages", format!("{error:#}")),
-        })
+        let pictures: Vec<Picture> = app.rules.read(&chat.images)?;
+        let refused = |error| ApiError::parameter("messages", format!("{error:#}"));
+        loaded.requests.templated(&self.text(app)?, &pictures).map_err(refused)
     }
-}
-
-fn refused(error: &TemplateError) -> ApiError {
-    ApiError::parameter("messages", error.to_string()).coded("template_error")
 }
 
 /// The form that the answer must have.
