@@ -61,20 +61,35 @@ impl Server {
 
     /// The status and the whole of the answer, headers included.
     fn send(&self, request: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let length = body.len();
-        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        let mut stream = self.ask(request, body);
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
         (status.unwrap_or_else(|| panic!("{answer:?}")), answer)
     }
 
+    /// A request that is sent, and whose answer nobody has read yet.
+    fn ask(&self, request: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let length = body.len();
+        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        stream
+    }
+
     fn until(&self, path: &str, status: u16) {
         let begun = Instant::now();
         while self.send(&format!("GET {path}"), "").0 != status {
             assert!(begun.elapsed() < Duration::from_secs(60), "{path} is not {status}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Until a number of `/metrics` is this.
+    fn until_counted(&self, number: &str) {
+        let begun = Instant::now();
+        while !self.send("GET /metrics", "").1.contains(&format!("\n{number}\n")) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "never {number}");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -156,25 +171,73 @@ fn a_template_that_takes_all_memory_costs_its_own_request() {
 }
 
 const CHAT: &str =
-    r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":40,"temperature":0}"#;
+    r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":60,"temperature":0,"ignore_eos":true}"#;
 
 #[test]
 fn a_signal_lets_what_runs_finish() {
     let server = Server::start(&["--ctx-size", "512"]);
     let (status, answer) = thread::scope(|scope| {
         let running = scope.spawn(|| server.send("POST /v1/chat/completions", CHAT));
-        // Once it runs, no more are taken, and it is finished.
-        let busy = || server.send("GET /metrics", "").1.contains("num_requests_running 1");
-        let begun = Instant::now();
-        while !busy() && !running.is_finished() {
-            assert!(begun.elapsed() < Duration::from_secs(30));
-        }
+        server.until_counted("vllm:num_requests_running 1");
         server.signal("-TERM");
         running.join().unwrap()
     });
     assert_eq!(status, 200, "{answer}");
-    assert!(answer.contains("\"completion_tokens\":40"), "{answer}");
+    assert!(answer.contains("\"completion_tokens\":60"), "{answer}");
     assert_eq!(server.ended().code(), Some(0));
+}
+
+/// A request that never ends by itself within the tests' patience.
+const LONG: &str = r#"{"prompt":"One, two,","max_tokens":4000,"ignore_eos":true,"stream":true}"#;
+const RUN: &str = "POST /v1/completions";
+
+#[test]
+fn faults_have_their_status_and_nothing_hangs() {
+    let server =
+        Server::start(&["--parallel", "1", "--max-queue", "1", "--ctx-size", "4096", "--request-timeout", "4"]);
+    let huge = format!(r#"{{"prompt":"{}"}}"#, "word ".repeat(200_000));
+    let deep = "[".repeat(100_000);
+    let cases: [(&str, &str, u16, &str); 8] = [
+        (RUN, "{\"prompt\": ", 400, "invalid_json"),
+        (RUN, "\u{0}\u{1}", 400, "invalid_json"),
+        (RUN, &deep, 400, "invalid_json"),
+        (RUN, "[]", 400, "invalid_json"),
+        (RUN, "", 400, "invalid_json"),
+        (RUN, &huge, 400, "context_length_exceeded"),
+        ("POST /v1/completions/../../etc/passwd", "", 404, "not_found"),
+        ("DELETE /v1/models", "", 405, "method_not_allowed"),
+    ];
+    for (request, body, expected, code) in cases {
+        let (status, answer) = server.send(request, body);
+        assert_eq!(status, expected, "{request} {body:.40}: {answer}");
+        assert!(answer.contains(&format!("\"code\":{code:?}")), "{request} {body:.40}: {answer}");
+    }
+
+    // One runs, one waits, the third is told when to come again. Whoever hangs up makes room.
+    let held: Vec<TcpStream> = (0..2).map(|_| server.ask(RUN, LONG)).collect();
+    server.until_counted("vllm:num_requests_running 1");
+    server.until_counted("vllm:num_requests_waiting 1");
+    let (status, answer) = server.send(RUN, LONG);
+    assert_eq!(status, 429, "{answer}");
+    assert!(answer.contains("\r\nretry-after: ") && answer.contains("queue_full"), "{answer}");
+    drop(held);
+    server.until_counted("vllm:num_requests_running 0");
+    for _ in 0..quick() {
+        drop(server.ask(RUN, LONG));
+    }
+    server.until_counted("vllm:num_requests_running 0");
+
+    // What takes too long says so, in a stream at its end.
+    let (status, answer) = server.send(RUN, &LONG.replace("true}", "false}"));
+    assert_eq!(status, 504, "{answer}");
+    let (status, answer) = server.send(RUN, LONG);
+    assert!(status == 200 && answer.contains("\"code\":\"timeout\"") && !answer.contains("[DONE]"), "{answer}");
+    assert_eq!(server.send("GET /health", "").0, 200);
+}
+
+/// Clients that hang up at once; `MGRAPH_HANG_UPS` asks for more of them.
+fn quick() -> u32 {
+    std::env::var("MGRAPH_HANG_UPS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
 }
 
 #[test]
