@@ -170,12 +170,14 @@ fn a_template_that_takes_all_memory_costs_its_own_request() {
     }
 }
 
-const CHAT: &str =
-    r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":60,"temperature":0,"ignore_eos":true}"#;
+const CHAT: &str = r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":60,"temperature":0,"ignore_eos":true}"#;
 
 #[test]
 fn a_signal_lets_what_runs_finish() {
     let server = Server::start(&["--ctx-size", "512"]);
+    // Somebody who never says what they want holds up nothing.
+    let mut silent = TcpStream::connect(&server.address).unwrap();
+    write!(silent, "POST /v1/chat").unwrap();
     let (status, answer) = thread::scope(|scope| {
         let running = scope.spawn(|| server.send("POST /v1/chat/completions", CHAT));
         server.until_counted("vllm:num_requests_running 1");
@@ -265,6 +267,42 @@ fn becomes(page: &Page, browser: &mut Browser, script: &str) {
         assert!(begun.elapsed() < Duration::from_secs(60), "never: {script}\n{shown}");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn the_page_shows_pictures() {
+    let model = tempfile::tempdir().unwrap();
+    small_vlm(model.path());
+    let server = Server::of(model.path(), &["--alias", "eyes"]);
+    let mut browser = Browser::start();
+    let page = browser.visit(&server.url(), Scheme::Light, 800);
+    becomes(&page, &mut browser, "$('model').textContent.startsWith('eyes') && !$('see').hidden");
+    let file = fs::read(root().join("runtime/pictures/tests/pooled_crops").join(PICTURE)).unwrap();
+    // Dropped once, pasted once, and one of them taken back.
+    for (event, holder) in [
+        ("DragEvent('drop', { dataTransfer: data })", "drop"),
+        ("ClipboardEvent('paste', { clipboardData: data })", "paste"),
+    ] {
+        let script = format!(
+            "(() => {{ const bytes = Uint8Array.from(atob({:?}), (one) => one.charCodeAt(0)); const data = new DataTransfer(); \
+             data.items.add(new File([bytes], 'a.png', {{ type: 'image/png' }})); document.dispatchEvent(new {event}); return true; }})()",
+            STANDARD.encode(&file)
+        );
+        assert_eq!(page.seen(&mut browser, &script), Value::Bool(true), "{holder}");
+    }
+    becomes(&page, &mut browser, "document.querySelectorAll('#chosen img').length === 2");
+    page.seen(
+        &mut browser,
+        "document.querySelector('#chosen button').click(); $('most').value = 8; $('temperature').value = 0",
+    );
+    ask(&page, &mut browser, "What is this?");
+    becomes(&page, &mut browser, "document.querySelectorAll('article.user img').length === 1");
+    becomes(
+        &page,
+        &mut browser,
+        "document.querySelectorAll('.note').length === 1 && !document.querySelector('.failed')",
+    );
+    becomes(&page, &mut browser, "messages.length === 2 && messages[0].content[0].type === 'image_url'");
 }
 
 fn ask(page: &Page, browser: &mut Browser, text: &str) {

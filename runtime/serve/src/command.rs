@@ -88,7 +88,10 @@ fn run(families: &'static [&'static Family], command: OsString, arguments: Argum
         let _ = writeln!(std::io::stdout(), "listening on http://{address}");
         tracing::info!("listening on http://{address}; the model is being loaded");
     };
-    runtime.block_on(http::serve(SocketAddr::new(arguments.host, arguments.port), tell, app))
+    let served = runtime.block_on(http::serve(SocketAddr::new(arguments.host, arguments.port), tell, app));
+    // What is still prepared is for nobody.
+    runtime.shutdown_background();
+    served
 }
 
 fn folder(given: &Path) -> Result<PathBuf> {

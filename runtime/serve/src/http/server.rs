@@ -1,15 +1,17 @@
 //! The server's life: bind, serve, and on SIGTERM or SIGINT finish what runs and end. A second signal ends at once.
 
-use std::{future::Future, net::SocketAddr, process, sync::Arc};
+use std::{net::SocketAddr, process, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::oneshot};
 
 use super::{App, routes};
-use crate::engine::Engine;
 
 /// Exit code of a process that a second signal ended.
 const INTERRUPTED: i32 = 130;
+
+/// What connections have to end once every answer is complete: one that never sends its request would hold the process.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Binds, then makes the engine and serves it until a signal. `tell` hears the address once it is bound.
 pub async fn serve(
@@ -23,31 +25,35 @@ pub async fn serve(
     let app = Arc::new(app()?);
     tell(listener.local_addr().context("the address that is listened on")?);
     let engine = app.engine.clone();
+    let (told, signalled) = oneshot::channel();
     let drain = engine.clone();
     let signal = async move {
         stop.next().await;
         tracing::info!("shutting down: requests that run are finished; a second signal ends at once");
         drain.drain();
+        // Nobody hears it where the server ended by itself.
+        let _ = told.send(());
         tokio::spawn(async move {
             stop.next().await;
             process::exit(INTERRUPTED);
         });
     };
-    serve_until(listener, app, signal).await?;
-    finish(engine).await
-}
-
-async fn serve_until(
-    listener: TcpListener,
-    app: Arc<App>,
-    signal: impl Future<Output = ()> + Send + 'static,
-) -> Result<()> {
-    axum::serve(listener, routes::router(app)).with_graceful_shutdown(signal).await.context("serving")
-}
-
-async fn finish(engine: Engine) -> Result<()> {
-    tokio::task::spawn_blocking(move || engine.wait()).await.context("waiting for the engine")?;
-    Ok(())
+    let finished = async move {
+        // Without a signal this side waits for as long as the other serves.
+        if signalled.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        let ended = tokio::task::spawn_blocking(move || engine.wait()).await;
+        tokio::time::sleep(GRACE).await;
+        ended
+    };
+    tokio::select! {
+        served = axum::serve(listener, routes::router(app)).with_graceful_shutdown(signal) => served.context("serving"),
+        ended = finished => {
+            tracing::warn!("some connections did not end; they are dropped");
+            ended.context("waiting for the engine")
+        }
+    }
 }
 
 #[cfg(unix)]
