@@ -147,9 +147,9 @@ fn the_official_client_shows_pictures() {
     client(&server, Some(&format!("data:image/png;base64,{}", STANDARD.encode(file))));
 }
 
-/// The checkpoint of pictures with a template that doubles a text when it is told to.
+/// The checkpoint of pictures with a template that lists tools, and that doubles a text when it is told to.
 #[test]
-fn a_template_that_takes_all_memory_costs_its_own_request() {
+fn a_template_lists_tools_and_one_that_takes_all_memory_costs_its_own_request() {
     let model = tempfile::tempdir().unwrap();
     small_vlm(model.path());
     let file = model.path().join("tokenizer_config.json");
@@ -158,10 +158,19 @@ fn a_template_that_takes_all_memory_costs_its_own_request() {
         "{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
     let nested = "{% set ns = namespace(x=1) %}{% for i in range(9999) %}{% for j in range(99) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
     config["chat_template"] = Value::from(format!(
-        "{{% if messages[0].content == 'twice' %}}{twice}{{% elif messages[0].content == 'nested' %}}{nested}{{% endif %}}hello"
+        "{{% if messages[0].content == 'twice' %}}{twice}{{% elif messages[0].content == 'nested' %}}{nested}{{% endif %}}hello\
+         {{% if tools %}}{{{{ tools | tojson }}}} <tool_call>{{% endif %}}{{{{ mood }}}}"
     ));
     fs::write(&file, config.to_string()).unwrap();
     let server = Server::of(model.path(), &["--ctx-size", "64"]);
+    let tools = r#"{"messages":[{"role":"user","content":"?"}],"tools":[{"type":"function","function":{"name":"f"}}],"#;
+    for (choice, made) in [
+        (r#""tool_choice":"auto""#, r#"hello[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}] <tool_call>"#),
+        (r#""tool_choice":"none","chat_template_kwargs":{"mood":"!"}"#, "hello!"),
+    ] {
+        let (status, answer) = server.send("POST /apply-template", &format!("{tools}{choice}}}"));
+        assert!(status == 200 && answer.ends_with(&format!("{{\"prompt\":\"{made}\"}}")), "{answer}");
+    }
     for (says, expected) in [("hello", 200), ("twice", 400), ("hello", 200), ("nested", 400), ("hello", 200)] {
         let body = format!(r#"{{"messages":[{{"role":"user","content":"{says}"}}],"max_tokens":1}}"#);
         let (status, answer) = server.send("POST /v1/chat/completions", &body);
