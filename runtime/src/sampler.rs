@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use mgraph_kernels::logits::{first_unusable, keep_only, largest, likeliest, log_sum_exp};
+use mgraph_kernels::logits::{first_unusable, keep_only, largest, likeliest, log_sum_exp, weight, weights};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use thiserror::Error;
@@ -197,48 +197,78 @@ impl Sampler {
     }
 
     fn draw(&mut self, logits: &[f32], best: u32, logit: f32) -> u32 {
-        let candidates = self.candidates(logits, logit);
         // 53 bits are all an f64 in [0, 1) can hold.
         let uniform = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        let total: f64 = candidates.iter().map(|candidate| candidate.weight).sum();
+        let Candidates { kept, total } = self.candidates(logits, logit, uniform);
         let mut left = uniform * total;
-        for candidate in &candidates {
+        for candidate in &kept {
             left -= candidate.weight;
             if left < 0.0 {
                 return candidate.token;
             }
         }
         // Rounding may leave a last crumb; it belongs to the last candidate that has any weight.
-        candidates.iter().rev().find(|candidate| candidate.weight > 0.0).map_or(best, |candidate| candidate.token)
+        kept.iter().rev().find(|candidate| candidate.weight > 0.0).map_or(best, |candidate| candidate.token)
     }
 
-    /// What may be drawn, likeliest first, equals by id; weights are relative to the best token's.
-    fn candidates(&self, logits: &[f32], best: f32) -> Vec<Candidate> {
-        let temperature = f64::from(self.settings.temperature);
-        let weight = |logit: f32| libm::exp((f64::from(logit) - f64::from(best)) / temperature);
-        let count = if self.settings.top_k > 0 { self.settings.top_k } else { logits.len() };
-        let mut candidates: Vec<Candidate> = likeliest(logits, count)
-            .into_iter()
-            .map(|(token, logit)| Candidate { token, weight: weight(logit) })
-            .collect();
-        let top_p = f64::from(self.settings.top_p);
-        if top_p < 1.0 {
-            let enough = top_p * candidates.iter().map(|candidate| candidate.weight).sum::<f64>();
-            let mut sum = 0.0;
-            let reached = candidates.iter().position(|candidate| {
-                sum += candidate.weight;
-                sum >= enough
-            });
-            candidates.truncate(reached.map_or(candidates.len(), |last| last + 1));
+    /// What may be drawn. As a rule that is decided among a few of the likeliest, so not all tokens are sorted.
+    fn candidates(&self, logits: &[f32], best: f32, uniform: f64) -> Candidates {
+        let Settings { temperature, top_k, .. } = self.settings;
+        let limit = if top_k > 0 { top_k.min(logits.len()) } else { logits.len() };
+        let mut count = if limit < logits.len() { limit } else { FIRST };
+        loop {
+            let likeliest = likeliest(logits, count);
+            let is_all = count >= limit || likeliest.len() < count;
+            let weighed = |(token, logit)| Candidate { token, weight: weight(logit, best, temperature) };
+            let candidates: Vec<Candidate> = likeliest.into_iter().map(weighed).collect();
+            let whole = match limit < logits.len() {
+                true => candidates.iter().map(|candidate| candidate.weight).sum(),
+                false => weights(logits, best, temperature),
+            };
+            if let Some(found) = self.kept(candidates, whole, is_all, uniform) {
+                return found;
+            }
+            count = count.saturating_mul(FIRST);
         }
-        // The likeliest has weight 1, and they are in order.
-        let min_p = f64::from(self.settings.min_p);
-        let kept = candidates.iter().position(|candidate| candidate.weight < min_p);
-        candidates.truncate(kept.unwrap_or(candidates.len()));
-        candidates
+    }
+
+    /// What `top_p` and `min_p` keep of the likeliest candidates, of which all together weigh `whole`; `None` where that, or which one
+    /// is drawn, is decided beyond them.
+    fn kept(&self, mut kept: Vec<Candidate>, whole: f64, is_all: bool, uniform: f64) -> Option<Candidates> {
+        let (top_p, min_p) = (f64::from(self.settings.top_p), f64::from(self.settings.min_p));
+        let mut decided = is_all;
+        if top_p < 1.0 {
+            let mut sum = 0.0;
+            let reached = kept.iter().position(|candidate| {
+                sum += candidate.weight;
+                sum >= top_p * whole
+            });
+            kept.truncate(reached.map_or(kept.len(), |last| last + 1));
+            decided |= reached.is_some();
+        }
+        if let Some(first) = kept.iter().position(|candidate| candidate.weight < min_p) {
+            kept.truncate(first);
+            decided = true;
+        }
+        let sum = kept.iter().map(|candidate| candidate.weight).sum();
+        let total = if top_p < 1.0 || min_p > 0.0 { sum } else { whole };
+        decided |= top_p == 1.0 && min_p == 0.0 && sum > uniform * total;
+        decided.then_some(Candidates { kept, total })
     }
 }
 
+/// How many of the likeliest are looked at first, and how many times as many then.
+const FIRST: usize = 64;
+
+/// What may be drawn.
+struct Candidates {
+    /// Likeliest first, equals by id.
+    kept: Vec<Candidate>,
+    /// Their weight; without `top_p` and `min_p` that of all tokens, `kept` being those among which the drawn one is.
+    total: f64,
+}
+
+/// A token, and its weight relative to the likeliest one's.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     token: u32,
@@ -394,5 +424,24 @@ mod tests {
         assert_eq!(top.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [0, 2, 3]);
         assert_eq!(top[2].1, -1000.0 - 2f32.ln());
         assert_eq!(logprobs(&[0.0], 0, 0), (0.0, Vec::new()));
+    }
+
+    #[test]
+    fn all_tokens_are_drawn_from_however_few_are_looked_at() {
+        // 5,000 tokens that are as likely as each other, and one that is more so: it has 1/6 of the whole.
+        let mut logits = vec![0.0; 5000];
+        logits[77] = 1000f32.ln();
+        let tokens = draws(sampler(1.0, 0, 1.0, 3), &logits, 600);
+        let favourite = tokens.iter().filter(|token| **token == 77).count();
+        assert!((60..140).contains(&favourite), "{favourite} of 600");
+        let mut others: Vec<u32> = tokens.iter().copied().filter(|token| *token != 77).collect();
+        others.sort_unstable();
+        assert!(others[0] < 200 && others[others.len() - 1] > 4800 && others[others.len() / 2].abs_diff(2500) < 500);
+        // A nucleus of half the weight ends in the middle of them, equals by id.
+        let nucleus = draws(sampler(1.0, 0, 0.5, 3), &logits, 600);
+        assert!(nucleus.iter().all(|token| *token <= 2000) && nucleus.iter().any(|token| *token > 1900));
+        let settings = Settings { temperature: 1.0, min_p: 0.0009, seed: 4, ..Settings::GREEDY };
+        let wide = draws(Sampler::new(settings).expect("valid settings"), &logits, 600);
+        assert!(wide.iter().any(|token| *token > 4800));
     }
 }

@@ -39,6 +39,16 @@ pub fn log_sum_exp(logits: &[f32]) -> f64 {
     best + libm::log(sum)
 }
 
+/// The weight of a logit beside the largest one, at a temperature above 0: 1 for the largest.
+pub fn weight(logit: f32, best: f32, temperature: f32) -> f64 {
+    libm::exp((f64::from(logit) - f64::from(best)) / f64::from(temperature))
+}
+
+/// The sum of all weights, in the order of the ids.
+pub fn weights(logits: &[f32], best: f32, temperature: f32) -> f64 {
+    logits.iter().map(|logit| weight(*logit, best, temperature)).sum()
+}
+
 /// Rules out every token whose bit is not set; ids beyond the words are ruled out too.
 pub fn keep_only(logits: &mut [f32], allowed: &[u32]) {
     let mut words = allowed.iter().copied();

@@ -172,8 +172,8 @@ impl Engine {
         let sampler = Sampler::new(request.sampling.clone()).map_err(|error| Refusal::Invalid(error.to_string()))?;
         let form = loaded.form(&request.shape)?;
         let told = Told::of(&request.pictures);
-        // An event for each token, one for text held back, and the end.
-        let (events, answer) = mpsc::channel(request.max_tokens + 2);
+        // An event for each token, two for text that decoder and stop strings held back, and the end.
+        let (events, answer) = mpsc::channel(request.max_tokens + 3);
         shared.queue(Ticket { request, form, sampler, told, events, taken: Instant::now() })?;
         Ok(Answer { events: answer })
     }

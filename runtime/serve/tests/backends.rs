@@ -149,3 +149,37 @@ fn pictures_live_in_any_row() {
     assert_eq!(cached(&requests[4]), common);
     assert_eq!(cached(&requests[3]), 0, "another picture");
 }
+
+/// Bytes of this process in memory.
+#[cfg(target_os = "linux")]
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+#[ignore = "half a minute; `make test-long`"]
+fn memory_stays_flat_over_two_thousand_requests() {
+    let dir = support::tiny().expect("the model is made");
+    let loaded = loaded(dir.path(), 256, Numerics::Fused).expect("the model is opened");
+    for backend in BACKENDS {
+        let engine = start(backend, &loaded);
+        let mut after = Vec::new();
+        for at in 0..2500 {
+            let prompt: Vec<u32> =
+                (0..at * 13 % 90 + 1).map(|place| token(char::from(b' ' + ((place * at) % 90) as u8))).collect();
+            let one = engine.submit(request(&prompt, at % 7 + 1)).expect("is taken");
+            match at % 5 {
+                0 => drop(one),
+                _ => drop(read(one)),
+            }
+            if at % 500 == 499 {
+                after.push(resident() >> 10);
+            }
+        }
+        println!("{backend}: {after:?} KiB after every 500 requests");
+        let (warm, end) = (after[0], after[4]);
+        assert!(end < warm + (8 << 10), "{backend}: {after:?} KiB after every 500 requests");
+    }
+}

@@ -64,6 +64,16 @@ impl State {
         (self.typical * turns).clamp(Duration::from_secs(1), Duration::from_secs(600))
     }
 
+    /// Nothing runs any more, and what waits fails.
+    fn clear(&mut self, failure: &Failure) {
+        for ticket in self.waiting.drain(..) {
+            ticket.fail(failure.clone());
+        }
+        self.running = 0;
+        self.slots.iter_mut().for_each(|slot| *slot = Slot::default());
+        numbers::load(0, 0, 0.0);
+    }
+
     /// Requests that nobody waits for any more, or that waited too long, leave the line.
     fn clear_line(&mut self, now: Instant) {
         self.waiting.retain(|ticket| {
@@ -141,10 +151,7 @@ impl Shared {
     pub fn fail(&self, why: &str) {
         let mut state = self.state();
         state.phase = Phase::Failed(why.to_owned());
-        state.running = 0;
-        for ticket in state.waiting.drain(..) {
-            ticket.fail(Failure::Engine(why.to_owned()));
-        }
+        state.clear(&Failure::Engine(why.to_owned()));
         self.changed.notify_all();
     }
 
@@ -152,10 +159,7 @@ impl Shared {
     pub fn end(&self) {
         let mut state = self.state();
         state.phase = Phase::Ended;
-        state.running = 0;
-        for ticket in state.waiting.drain(..) {
-            ticket.fail(Failure::Draining);
-        }
+        state.clear(&Failure::Draining);
         self.changed.notify_all();
     }
 
