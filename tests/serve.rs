@@ -40,19 +40,25 @@ impl Server {
     }
 
     fn of(model: &Path, arguments: &[&str]) -> Server {
+        let server = Server::loading(model, arguments, &[]);
+        server.until("/health", 200);
+        server
+    }
+
+    /// Once it listens.
+    fn loading(model: &Path, arguments: &[&str], variables: &[(&str, &Path)]) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
             .args(["serve", "--port", "0", "--log", "warn", "--model"])
             .arg(model)
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on http://").expect("the address").to_owned();
-        let server = Server { process, address };
-        server.until("/health", 200);
-        server
+        Server { process, address }
     }
 
     fn url(&self) -> String {
@@ -195,6 +201,27 @@ fn a_signal_lets_what_runs_finish() {
     });
     assert_eq!(status, 200, "{answer}");
     assert!(answer.contains("\"completion_tokens\":60"), "{answer}");
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_a_server_that_still_loads() {
+    // Nothing is compiled yet, and that takes longer than anyone waits here.
+    let cache = tempfile::tempdir().unwrap();
+    let server = Server::loading(&root().join(REAL), &["--backend", "iree"], &[("MLXCEL_CACHE", cache.path())]);
+    let begun = Instant::now();
+    loop {
+        let (status, answer) = server.send("GET /health", "");
+        assert_eq!(status, 503, "{answer}");
+        if answer.contains("compiling") {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{answer}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (status, answer) = server.send("POST /v1/chat/completions", CHAT);
+    assert!(status == 503 && answer.contains("\"code\":\"loading\"") && answer.contains("retry-after"), "{answer}");
+    server.signal("-TERM");
     assert_eq!(server.ended().code(), Some(0));
 }
 

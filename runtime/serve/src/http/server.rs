@@ -1,6 +1,6 @@
 //! The server's life: bind, serve, and on SIGTERM or SIGINT finish what runs and end. A second signal ends at once.
 
-use std::{net::SocketAddr, process, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use tokio::{net::TcpListener, sync::oneshot};
@@ -25,6 +25,7 @@ pub async fn serve(
     let app = Arc::new(app()?);
     tell(listener.local_addr().context("the address that is listened on")?);
     let engine = app.engine.clone();
+    let last = engine.clone();
     let (told, signalled) = oneshot::channel();
     let drain = engine.clone();
     let signal = async move {
@@ -35,7 +36,7 @@ pub async fn serve(
         let _ = told.send(());
         tokio::spawn(async move {
             stop.next().await;
-            process::exit(INTERRUPTED);
+            at_once(INTERRUPTED);
         });
     };
     let finished = async move {
@@ -48,12 +49,23 @@ pub async fn serve(
         ended
     };
     tokio::select! {
-        served = axum::serve(listener, routes::router(app)).with_graceful_shutdown(signal) => served.context("serving"),
+        served = axum::serve(listener, routes::router(app)).with_graceful_shutdown(signal) => served.context("serving")?,
         ended = finished => {
             tracing::warn!("some connections did not end; they are dropped");
-            ended.context("waiting for the engine")
+            ended.context("waiting for the engine")?;
         }
     }
+    // Every answer is complete. What is still under way is for nobody: a model that is being loaded, a step.
+    match tokio::time::timeout(GRACE, tokio::task::spawn_blocking(move || last.wait())).await {
+        Ok(ended) => ended.context("waiting for the engine"),
+        Err(_) => at_once(0),
+    }
+}
+
+/// Ends without the destructors of libraries, which would pull the ground from under a thread that still computes.
+fn at_once(code: i32) -> ! {
+    // SAFETY: `_exit` has no condition; what is written is written without buffers of this process.
+    unsafe { libc::_exit(code) }
 }
 
 #[cfg(unix)]
