@@ -496,6 +496,20 @@ fn parity_of_two_executors() {
     refused(mlxcel(&[&line[..], &["--b", "iree", "--input", " "]].concat()), &["--input has no tokens"]);
 }
 
+/// IREE's compiler would end the process, with the exit code of a divergence or by a signal.
+#[test]
+fn no_room_for_temporary_files() {
+    let dir = checkpoint();
+    let model = dir.path().to_str().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
+        .args(["generate", "--model", model, "--backend", "iree", "--prompt", "w1"])
+        .env("MLXCEL_CACHE", dir.path().join("cache"))
+        .env("TMPDIR", dir.path().join("none"))
+        .output()
+        .unwrap();
+    refused(output, &["temporary files", "none, which does not take", "TMPDIR"]);
+}
+
 #[test]
 fn limits_are_those_of_the_family() {
     let dir = checkpoint();

@@ -215,11 +215,14 @@ fn a_file_that_cannot_be_shown() {
     let long = dir.path().join("long.png");
     File::create(&long).unwrap().set_len(20_000_001).unwrap();
     let png = fs::read(picture("odd.png")).unwrap();
+    let jpeg = fs::read(picture("photo.jpg")).unwrap();
     let cases = [
         (PathBuf::from("no/such.png"), "--image no/such.png: No such file"),
         (dir.path().to_owned(), "Is a directory"),
         (written("words.png", b"words"), "words.png: this is no picture in a format that is read (PNG, JPEG"),
         (written("short.png", &png[..png.len() / 2]), "short.png: the picture cannot be decoded"),
+        (written("short.jpg", &jpeg[..jpeg.len() - 50]), "short.jpg: the file ends before the picture does"),
+        (PathBuf::from("/dev/zero"), "--image /dev/zero: the picture has 20000001 bytes"),
         (long, "long.png: the picture has 20000001 bytes; at most 20000000 are taken"),
         (written("wide.bmp", &bitmap(30_000, 30_000)), "30000 x 30000, which is 900000000 pixels; at most 64000000"),
         (written("none.gif", &animation(0, 1)), "none.gif: the picture is 0 x 0: there is nothing in it"),
@@ -242,6 +245,14 @@ fn a_prompt_that_its_pictures_do_not_fit() {
     refused(dir, &one, "What is this?", &["--ctx-size", "32"], "but the context holds 32. Raise --ctx-size to ");
     let many: Vec<PathBuf> = (0..16).map(|_| picture("landscape.png")).collect();
     refused(dir, &many, "What is this?", &[], "but the model was made for 512 (max_position_embeddings");
+    let wordy = spoiled("tokenizer.json", |tokenizer| {
+        let tokens = tokenizer["added_tokens"].as_array_mut().unwrap();
+        let mut more = tokens.last().unwrap().clone();
+        more["id"] = json!(49_162);
+        more["content"] = json!("<more>");
+        tokens.push(more);
+    });
+    refused(wordy.path(), &one, "What is <more>?", &[], "token 49162 is not in the model's vocabulary of 49162");
 }
 
 #[test]

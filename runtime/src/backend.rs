@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    error::{Result, bail},
-    model::Model,
+    error::Result,
+    model::{Model, in_vocabulary},
     reference::ReferenceSession,
     session::{Batch, Prepared, ProbeSink, Progress, Session, SessionOptions},
     tensor::Tensor,
@@ -50,15 +50,7 @@ struct InVocabulary {
 
 impl InVocabulary {
     fn check(&self, tokens: &[i32]) -> Result<()> {
-        let outside = |token: &&i32| usize::try_from(**token).map_or(true, |token| token >= self.vocabulary);
-        if let Some(token) = tokens.iter().find(outside) {
-            bail!(
-                "token {token} is not in the model's vocabulary of {}: the tokens come from a tokenizer of another model, \
-                 or one that was extended without its checkpoint",
-                self.vocabulary
-            );
-        }
-        Ok(())
+        in_vocabulary(tokens.iter().map(|token| i64::from(*token)), self.vocabulary)
     }
 }
 

@@ -126,6 +126,18 @@ impl Model {
     }
 }
 
+/// Errors: a token that is none of the model's `token_ids`.
+pub(crate) fn in_vocabulary(tokens: impl IntoIterator<Item = i64>, token_ids: usize) -> Result<()> {
+    let outside = |token: &i64| usize::try_from(*token).map_or(true, |token| token >= token_ids);
+    if let Some(token) = tokens.into_iter().find(outside) {
+        bail!(
+            "token {token} is not in the model's vocabulary of {token_ids}: the tokens come from a tokenizer of another model, \
+             or one that was extended without its checkpoint"
+        );
+    }
+    Ok(())
+}
+
 /// What is read of a `config.json` besides the family's own keys, here and by the modules named.
 pub(crate) const OWN_KEYS: &[&str] = &[
     "model_type",

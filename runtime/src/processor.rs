@@ -64,6 +64,16 @@ impl Processor {
         }
     }
 
+    /// Tokens that this picture takes in a prompt; 0 where there can be none.
+    pub fn tokens_of(&self, picture: &Picture) -> usize {
+        let of =
+            |Eyes { settings, .. }: &Eyes| settings.placeholders(settings.layout(picture.width, picture.height)).len();
+        match self {
+            Processor::Blind(_) => 0,
+            Processor::PooledCrops(processor) => processor.eyes().map_or(0, of),
+        }
+    }
+
     /// What stands for a picture in the text of a prompt.
     pub fn mark(&self) -> Option<&str> {
         match self {
@@ -113,8 +123,9 @@ struct Eyes {
 impl PooledCrops {
     fn open(model: &Model, tokenizer: &Tokenizer, declared: &ir::Processor) -> Result<PooledCrops> {
         let config = read_object(&model.checkpoint.dir().join("tokenizer_config.json"))?.unwrap_or_default();
-        let token = |name: &str| config.get(name).and_then(token_text).map(str::to_owned);
-        let extra = || config.get("extra_special_tokens")?.get("image_token").and_then(token_text).map(str::to_owned);
+        let text = |token: &Value| token_text(token).filter(|text| !text.is_empty()).map(str::to_owned);
+        let token = |name: &str| config.get(name).and_then(text);
+        let extra = || config.get("extra_special_tokens")?.get("image_token").and_then(text);
         Ok(PooledCrops {
             eyes: Eyes::open(model, tokenizer, declared).map_err(|error| format!("{error:#}")),
             mark: token("image_token").or_else(extra).unwrap_or_else(|| MARK.to_owned()),

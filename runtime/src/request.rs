@@ -7,7 +7,7 @@ pub use mgraph_pictures::{Limits, Picture, PictureError};
 
 use crate::{
     error::{Context, Result, ensure},
-    model::Model,
+    model::{Model, in_vocabulary},
     pictures::Pictures,
     processor::Processor,
     template::{ChatTemplate, Conversation, Message, Part},
@@ -24,6 +24,7 @@ pub struct Requests {
     template: Option<ChatTemplate>,
     processor: Processor,
     max_positions: Option<usize>,
+    token_ids: usize,
 }
 
 /// What [`engine`](crate::engine) begins with.
@@ -42,7 +43,8 @@ impl Requests {
         let tokenizer = Tokenizer::open(dir)?;
         let processor = Processor::open(model, &tokenizer)?;
         let template = ChatTemplate::open(dir)?;
-        Ok(Requests { tokenizer, template, processor, max_positions: model.max_positions()? })
+        let (max_positions, token_ids) = (model.max_positions()?, model.token_ids()?);
+        Ok(Requests { tokenizer, template, processor, max_positions, token_ids })
     }
 
     pub fn tokenizer(&self) -> &Tokenizer {
@@ -63,6 +65,22 @@ impl Requests {
     /// Errors: why not.
     pub fn can_see(&self) -> Result<()> {
         self.processor.can_see()
+    }
+
+    /// Whether a prompt may hold these and more pictures. For asking while they are decoded: each keeps its memory until the
+    /// request is made.
+    ///
+    /// Errors: their tokens alone are more than the model was made for.
+    pub fn have_room(&self, pictures: &[Picture]) -> Result<()> {
+        let Some(limit) = self.max_positions else { return Ok(()) };
+        let tokens: usize = pictures.iter().map(|picture| self.processor.tokens_of(picture)).sum();
+        ensure!(
+            tokens <= limit,
+            "{} pictures take {tokens} tokens, but the model was made for {limit} (max_position_embeddings in config.json): \
+             send fewer, or smaller ones",
+            pictures.len()
+        );
+        Ok(())
     }
 
     /// A user's message about `pictures` pictures: each where the text has its mark (`<|image|>`), before the text where it has
@@ -100,6 +118,7 @@ impl Requests {
     fn read(&self, text: &str, templated: bool, pictures: &[Picture]) -> Result<Request> {
         let (tokens, pictures) = self.processor.read(&self.tokenizer, text, templated, pictures)?;
         ensure!(!tokens.is_empty(), "the prompt has no tokens: there is nothing to continue");
+        in_vocabulary(tokens.iter().map(|token| i64::from(*token)), self.token_ids)?;
         Ok(Request { tokens, pictures })
     }
 

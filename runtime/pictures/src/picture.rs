@@ -38,6 +38,8 @@ pub enum PictureError {
     UnknownFormat,
     #[error("the picture cannot be decoded: {0}")]
     Broken(String),
+    #[error("the file ends before the picture does; fetch it again")]
+    CutShort,
 }
 
 /// Eight bits per channel, rows from the top, red, green and blue of each pixel together.
@@ -57,18 +59,26 @@ impl Picture {
         }
         let mut reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|e| broken(&e.into()))?;
         let format = reader.format().filter(ImageFormat::reading_enabled).ok_or(PictureError::UnknownFormat)?;
+        let size = |(width, height): (u32, u32)| match u64::from(width) * u64::from(height) {
+            0 => Err(PictureError::Empty { width, height }),
+            pixels if pixels > limits.pixels => {
+                Err(PictureError::TooManyPixels { width, height, limit: limits.pixels })
+            }
+            _ => Ok(()),
+        };
+        // Decoders call such headers wrong in ways of their own.
+        stated(file, format).map_or(Ok(()), size)?;
         let mut allowed = image::Limits::default();
+        // What lies before the pixels: a color profile unfolds too.
+        allowed.max_alloc = Some(HEADER);
+        reader.limits(allowed.clone());
+        let mut decoder = reader.into_decoder().map_err(|e| broken(&e))?;
+        size(decoder.dimensions())?;
         // Of 16 bits and four channels, and as much again for the decoder's own work.
         allowed.max_alloc = Some(limits.pixels.saturating_mul(16).saturating_add(1 << 20));
-        reader.limits(allowed);
-        let decoder = reader.into_decoder();
-        let mut decoder = decoder.map_err(|e| empty(file, format).unwrap_or_else(|| broken(&e)))?;
-        let (width, height) = decoder.dimensions();
-        if width == 0 || height == 0 {
-            return Err(PictureError::Empty { width, height });
-        }
-        if u64::from(width) * u64::from(height) > limits.pixels {
-            return Err(PictureError::TooManyPixels { width, height, limit: limits.pixels });
+        decoder.set_limits(allowed).map_err(|e| broken(&e))?;
+        if cut_short(file, format) {
+            return Err(PictureError::CutShort);
         }
         if animated(file, format)? {
             return Err(PictureError::Animated);
@@ -82,20 +92,68 @@ impl Picture {
     }
 }
 
+/// Bytes that the header of a file may unfold to.
+const HEADER: u64 = 64 << 20;
+
 fn broken(error: &ImageError) -> PictureError {
-    PictureError::Broken(error.to_string())
+    PictureError::Broken(error.to_string().trim().to_owned())
 }
 
-/// Decoders call a header without area wrong in ways of their own.
-fn empty(file: &[u8], format: ImageFormat) -> Option<PictureError> {
+/// Width and height as the header of a PNG or BMP has them.
+fn stated(file: &[u8], format: ImageFormat) -> Option<(u32, u32)> {
     let word = |at: usize| file.get(at..)?.first_chunk::<4>().copied();
-    let (width, height) = match format {
-        ImageFormat::Png => (u32::from_be_bytes(word(16)?), u32::from_be_bytes(word(20)?)),
+    match format {
+        ImageFormat::Png => Some((u32::from_be_bytes(word(16)?), u32::from_be_bytes(word(20)?))),
+        // The older header has 16 bits for each.
+        ImageFormat::Bmp if word(14)? == 12u32.to_le_bytes() => {
+            let [w0, w1, h0, h1] = word(18)?;
+            Some((u16::from_le_bytes([w0, w1]).into(), u16::from_le_bytes([h0, h1]).into()))
+        }
         // The height of rows from the top is negative.
-        ImageFormat::Bmp => (u32::from_le_bytes(word(18)?), i32::from_le_bytes(word(22)?).unsigned_abs()),
-        _ => return None,
-    };
-    (width == 0 || height == 0).then_some(PictureError::Empty { width, height })
+        ImageFormat::Bmp => {
+            let width = u32::try_from(i32::from_le_bytes(word(18)?)).ok()?;
+            Some((width, i32::from_le_bytes(word(22)?).unsigned_abs()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the end is missing, where a decoder would fill the rest with grey and say nothing.
+fn cut_short(file: &[u8], format: ImageFormat) -> bool {
+    match format {
+        ImageFormat::Jpeg => !jpeg_ends(file),
+        // The size in the header is of what follows it.
+        ImageFormat::WebP => file
+            .get(4..8)
+            .and_then(<[u8]>::first_chunk)
+            .is_none_or(|size| u32::from_le_bytes(*size) as usize > file.len() - 8),
+        _ => false,
+    }
+}
+
+/// Whether the marker that ends a JPEG comes after its last scan. What precedes may have a whole picture in it, as a preview.
+fn jpeg_ends(file: &[u8]) -> bool {
+    const START_OF_SCAN: u8 = 0xda;
+    const END: u8 = 0xd9;
+    let mut at = 2;
+    let mut scanned = false;
+    while let Some(marker) = file.get(at..).and_then(|rest| rest.windows(2).position(|pair| is_marker(pair))) {
+        at += marker + 2;
+        match file[at - 1] {
+            END if scanned => return true,
+            kind => {
+                scanned |= kind == START_OF_SCAN;
+                let Some(size) = file.get(at..).and_then(<[u8]>::first_chunk) else { return false };
+                at += usize::from(u16::from_be_bytes(*size));
+            }
+        }
+    }
+    false
+}
+
+/// Neither a byte 255 among the samples, nor a mark to begin anew at, nor what fills up.
+fn is_marker(pair: &[u8]) -> bool {
+    matches!(pair, [0xff, kind] if !matches!(kind, 0x00 | 0x01 | 0xd0..=0xd8 | 0xff))
 }
 
 fn animated(file: &[u8], format: ImageFormat) -> Result<bool, PictureError> {
@@ -106,7 +164,11 @@ fn animated(file: &[u8], format: ImageFormat) -> Result<bool, PictureError> {
             frames.take(2).filter(Result::is_ok).count() > 1
         }
         ImageFormat::WebP => WebPDecoder::new(file).map_err(|e| broken(&e))?.has_animation(),
-        ImageFormat::Png => PngDecoder::new(file).and_then(|png| png.is_apng()).map_err(|e| broken(&e))?,
+        ImageFormat::Png => {
+            let mut allowed = image::Limits::default();
+            allowed.max_alloc = Some(HEADER);
+            PngDecoder::with_limits(file, allowed).and_then(|png| png.is_apng()).map_err(|e| broken(&e))?
+        }
         _ => false,
     })
 }

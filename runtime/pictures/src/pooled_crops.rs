@@ -47,7 +47,8 @@ impl Settings {
         keys.only("do_rescale", &json!(true), "pixels are bytes")?;
         keys.only("do_normalize", &json!(true), "the tower was trained on normalised pixels")?;
         keys.only("resample", &json!(2), "bilinear")?;
-        let columns = told.flag("image_use_col_tokens", true)?;
+        let beside = |error: SettingsError| error.beside("processor_config.json");
+        let columns = told.flag("image_use_col_tokens", true).map_err(beside)?;
         let settings = Settings {
             side: keys.square("size", 378)?,
             patch: keys.count("patch_size", 14, 1)?,
@@ -58,8 +59,8 @@ impl Settings {
             deviation: keys.numbers("image_std", [0.5; 3])?.map(|x| x as f32),
             rescale: keys.number("rescale_factor", 1.0 / 255.0)?,
             columns,
-            view_columns: told.maybe("use_single_crop_col_tokens")?.unwrap_or(columns),
-            view_start: told.flag("use_single_crop_start_token", true)?,
+            view_columns: told.maybe("use_single_crop_col_tokens").map_err(beside)?.unwrap_or(columns),
+            view_start: told.flag("use_single_crop_start_token", true).map_err(beside)?,
         };
         settings.hold_together()?;
         Ok(settings)
@@ -77,8 +78,16 @@ impl Settings {
                 "margins of {before} and {after} patches leave nothing of a crop of {patches} patches"
             ));
         }
+        if let Some(pooled) = self.pooling.iter().find(|pooled| **pooled > self.patches()) {
+            let patches = self.patches();
+            return refuse(format!("\"pooling_size\" is {pooled} patches, and a crop has only {patches} along a side"));
+        }
         if self.deviation.contains(&0.0) {
             return refuse("\"image_std\" has a zero, by which pixels would be divided".into());
+        }
+        if !self.levels().iter().flatten().all(|level| level.is_finite()) {
+            let keys = "\"image_mean\", \"image_std\" and \"rescale_factor\"";
+            return refuse(format!("{keys} make of some byte a number that f32 does not hold"));
         }
         Ok(())
     }
@@ -119,9 +128,9 @@ impl Settings {
     }
 
     fn tilings(&self) -> Vec<Grid> {
-        let sides = 1..=self.most_crops;
-        let all = sides.clone().flat_map(|rows| sides.clone().map(move |columns| Grid { rows, columns }));
-        let mut tilings: Vec<Grid> = all.filter(|tiling| tiling.area() <= self.most_crops).collect();
+        let most = self.most_crops;
+        let all = (1..=most).flat_map(|rows| (1..=most / rows).map(move |columns| Grid { rows, columns }));
+        let mut tilings: Vec<Grid> = all.collect();
         tilings.sort_by_key(|tiling| (tiling.area(), tiling.rows));
         tilings
     }
@@ -189,17 +198,18 @@ impl Settings {
         let corners = (0..tiling.rows).flat_map(|y| (0..tiling.columns).map(move |x| (y * step, x * step)));
         let crops: Vec<(&Picture, (usize, usize))> =
             [(&view, (0, 0))].into_iter().chain(corners.map(|corner| (&canvas, corner))).collect();
-        let factor = (1.0 / self.rescale) as f32;
-        let (mean, deviation) = (self.mean.map(|x| x * factor), self.deviation.map(|x| x * factor));
-        let levels: Vec<[f32; 256]> = mean
-            .iter()
-            .zip(&deviation)
-            .map(|(mean, deviation)| std::array::from_fn(|byte| (byte as f32 - mean) / deviation))
-            .collect();
+        let levels = self.levels();
         let normalised = |bytes: Vec<u8>| {
             bytes.into_iter().enumerate().map(|(i, b)| levels[i % 3][usize::from(b)]).collect::<Vec<f32>>()
         };
         crops.into_par_iter().flat_map_iter(|(source, corner)| normalised(self.patches_of(source, corner))).collect()
+    }
+
+    /// What each byte of red, green and blue becomes.
+    fn levels(&self) -> [[f32; 256]; 3] {
+        let factor = (1.0 / self.rescale) as f32;
+        let (mean, deviation) = (self.mean.map(|x| x * factor), self.deviation.map(|x| x * factor));
+        [0, 1, 2].map(|color| std::array::from_fn(|byte| (byte as f32 - mean[color]) / deviation[color]))
     }
 
     /// The bytes of the crop whose upper left corner lies at `(top, left)`, patch after patch.

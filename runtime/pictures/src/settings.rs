@@ -6,8 +6,21 @@ use serde_json::Value;
 pub enum SettingsError {
     #[error("{key:?} is {found}; expected {expected}")]
     Wrong { key: String, found: String, expected: String },
+    /// In the file beside the processor's own.
+    #[error("{key:?} in {file} is {found}; expected {expected}")]
+    Beside { file: &'static str, key: String, found: String, expected: String },
     #[error("{0}")]
     Contradiction(String),
+}
+
+impl SettingsError {
+    /// The value stands in `file`.
+    pub fn beside(self, file: &'static str) -> SettingsError {
+        match self {
+            SettingsError::Wrong { key, found, expected } => SettingsError::Beside { file, key, found, expected },
+            other @ (SettingsError::Beside { .. } | SettingsError::Contradiction(_)) => other,
+        }
+    }
 }
 
 /// One file's object. A key that is absent or null has its default.

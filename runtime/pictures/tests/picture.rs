@@ -39,7 +39,28 @@ fn a_small_file_that_unfolds_to_too_much() {
     // A header that promises more than anybody has.
     let mut header = encoded(8, 8, ImageFormat::Bmp);
     header[18..26].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f]);
-    refused(&header, Limits::default());
+    assert!(refused(&header, Limits::default()).contains("2147483647 x 2147483647"));
+    let mut header = encoded(8, 8, ImageFormat::Png);
+    header[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 8]);
+    assert!(refused(&header, Limits::default()).contains("2147483647 x 8"));
+}
+
+/// A decoder makes a picture of what there is, grey where there is nothing; the reference refuses such files.
+#[test]
+fn a_file_that_ends_early() {
+    let limits = Limits::default();
+    let jpeg = encoded(64, 48, ImageFormat::Jpeg);
+    // Before its scan, as many cameras write it.
+    let preview = [&[0xff, 0xe1][..], &(jpeg.len() as u16 + 2).to_be_bytes(), &jpeg].concat();
+    let previewed = [&jpeg[..2], &preview, &jpeg[2..]].concat();
+    for whole in [jpeg, previewed, encoded(64, 48, ImageFormat::WebP)] {
+        Picture::read(&whole, limits).unwrap();
+        Picture::read(&[&whole[..], b"what some programs leave behind"].concat(), limits).unwrap();
+        for missing in [1, 2, 5, 20] {
+            let message = refused(&whole[..whole.len() - missing], limits);
+            assert!(message.contains("ends before the picture does"), "{missing} bytes: {message}");
+        }
+    }
 }
 
 #[test]

@@ -120,6 +120,9 @@ fn settings_that_mean_nothing_are_refused_by_name() {
         (json!({"max_crops": 0}), "\"max_crops\""),
         (json!({"patch_size": -1}), "\"patch_size\""),
         (json!({"pooling_size": [2]}), "\"pooling_size\""),
+        (json!({"pooling_size": [2, 30]}), "\"pooling_size\" is 30 patches, and a crop has only 27"),
+        (json!({"image_mean": [0.5, 0.5, 1e300]}), "\"image_mean\""),
+        (json!({"rescale_factor": 1e-300}), "\"rescale_factor\""),
         (json!({"resample": 3}), "\"resample\""),
         (json!({"do_normalize": false}), "\"do_normalize\""),
         (json!({"image_std": [0.5, 0.0, 0.5]}), "image_std"),
@@ -129,4 +132,6 @@ fn settings_that_mean_nothing_are_refused_by_name() {
         let message = Settings::read(&settings, None).unwrap_err().to_string();
         assert!(message.contains(said), "{settings}: {message}");
     }
+    let beside = Settings::read(&json!({}), Some(&json!({"image_use_col_tokens": 1}))).unwrap_err().to_string();
+    assert!(beside.contains("\"image_use_col_tokens\" in processor_config.json is 1"), "{beside}");
 }

@@ -2,7 +2,7 @@
 //! error.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Write},
     path::{Path, PathBuf},
     rc::Rc,
@@ -93,7 +93,7 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     progress.step(&format!("opening {}", arguments.model.display()));
     let model = Model::open_with(&arguments.model, &arguments.family.or(families)?, arguments.limits.given()?)?;
     let requests = Requests::open(&model)?;
-    let request = request(&arguments, &requests)?;
+    let request = request(&arguments, &requests, &progress)?;
     let options = session_options(&arguments, &model, &request)?;
     progress.step(&format!("loading weights ({})", arguments.backend));
     let mut session = backend::open(arguments.backend, &model, options)?;
@@ -142,11 +142,15 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
 }
 
 /// Everything that can be wrong with the request itself is found here, before a weight is read.
-fn request(arguments: &Arguments, requests: &Requests) -> Result<Request> {
+fn request(arguments: &Arguments, requests: &Requests, progress: &Progress) -> Result<Request> {
     if !arguments.images.is_empty() {
         requests.can_see().context("--image cannot be used")?;
     }
-    let pictures = arguments.images.iter().map(|file| picture(file)).collect::<Result<Vec<_>>>()?;
+    let mut pictures = Vec::new();
+    for file in &arguments.images {
+        pictures.push(picture(file, progress)?);
+        requests.have_room(&pictures).context("--image cannot be used so often")?;
+    }
     if arguments.raw || !requests.has_template() {
         return requests.text(&arguments.prompt, &pictures);
     }
@@ -155,9 +159,14 @@ fn request(arguments: &Arguments, requests: &Requests) -> Result<Request> {
     requests.chat(&conversation, &pictures)
 }
 
-fn picture(file: &Path) -> Result<Picture> {
+fn picture(file: &Path, progress: &Progress) -> Result<Picture> {
     let limits = request::Limits::default();
     let read = || -> Result<Picture> {
+        let kind = fs::metadata(file)?.file_type();
+        if !kind.is_file() && !kind.is_dir() {
+            // Opening a pipe already waits for who writes it.
+            progress.step(&format!("waiting for what {} gives, which is no plain file", file.display()));
+        }
         let opened = File::open(file)?;
         let size = opened.metadata()?.len();
         if size > limits.bytes as u64 {

@@ -4,6 +4,8 @@
 //! the [cache](super::artifact) never loads it.
 
 use std::{
+    env,
+    io::Write,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
@@ -11,6 +13,7 @@ use std::{
 };
 
 use eerie::compiler::{Compiler, CompilerError};
+use tempfile::NamedTempFile;
 
 use crate::error::{Context as _, Result, anyhow};
 
@@ -45,7 +48,7 @@ pub fn flags(tokens: usize, packed: bool) -> Vec<&'static str> {
 
 /// The compiler library: from the environment, else where the build found it.
 pub fn library() -> Result<PathBuf> {
-    let path = std::env::var_os(LIBRARY_VARIABLE).filter(|set| !set.is_empty()).map(PathBuf::from);
+    let path = env::var_os(LIBRARY_VARIABLE).filter(|set| !set.is_empty()).map(PathBuf::from);
     let path = path.or_else(|| option_env!("IREE_COMPILER_LIB").map(PathBuf::from));
     let advice = format!(
         "`make setup` installs it; or `pip install iree-base-compiler=={}` and let IREE_COMPILER_LIB name its libIREECompiler",
@@ -71,11 +74,31 @@ pub fn revision(library: &Path) -> Result<String> {
     compiler.get_revision().map_err(|e| anyhow!("{e}"))
 }
 
+/// Bytes of temporary files that there has to be room for: ten times the largest module of the families here (measured: 0.37 MB).
+const TEMPORARY: usize = 4 << 20;
+
+/// Asks the folder of the compiler's temporary files whether it takes any: where it does not, the compiler ends the process.
+fn room_for_temporary_files() -> Result<()> {
+    // As LLVM looks for it.
+    let named = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"].iter().find_map(env::var_os);
+    let folder = named.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    let asked = NamedTempFile::new_in(&folder).and_then(|mut file| file.write_all(&vec![0; TEMPORARY]));
+    asked.with_context(|| {
+        format!(
+            "IREE's compiler writes temporary files to {}, which does not take {} MB; make room there, or let TMPDIR name \
+             another folder",
+            folder.display(),
+            TEMPORARY >> 20
+        )
+    })
+}
+
 /// Compile one module. One at a time: the compiler sets up its targets on first use, and two that do so together crash.
 pub fn compile(text: &str, flags: &[&str]) -> Result<Vec<u8>> {
     static ONE: Mutex<()> = Mutex::new(());
     let library = library()?;
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    room_for_temporary_files()?;
     // MLIR recurses deeper than the 2 MiB of a Rust thread may hold.
     let run = || {
         let compiler = Compiler::with_library(&library).map_err(|e| anyhow!("{e}"))?;
