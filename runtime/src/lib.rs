@@ -13,6 +13,7 @@ pub mod gguf;
 pub mod hlo;
 pub mod import;
 pub mod inputs;
+pub mod memory;
 pub mod mlx;
 pub mod model;
 pub mod parity;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use mgraph_runtime::{family::Family, request::Limits};
+use mgraph_runtime::{family::Family, memory, request::Limits};
 use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 
@@ -31,7 +31,10 @@ pub fn main(families: &'static [&'static Family], arguments: Arguments) -> ExitC
     let command = line.first().cloned().unwrap_or_default();
     let ended = match &arguments.render_templates {
         Some(model) => templates::work(model),
-        None => arguments.with_file(line).and_then(|arguments| run(families, command, arguments)),
+        None => {
+            memory::keep_freed();
+            arguments.with_file(line).and_then(|arguments| run(families, command, arguments))
+        }
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{error::Result, family::Family};
+use crate::{error::Result, family::Family, memory};
 
 /// Exit codes, the same for every command of every binary.
 pub const EXIT_CODES: &str = "\
@@ -63,6 +63,7 @@ pub fn main(families: &'static [&'static Family]) -> ExitCode {
 
 /// Runs one command over `families`.
 pub fn run(families: &'static [&'static Family], command: Command) -> ExitCode {
+    memory::keep_freed();
     let verdict = match command {
         Command::Config(arguments) => config::run(families, arguments),
         Command::Generate(arguments) => generate::run(families, arguments),

@@ -14,6 +14,7 @@ use half::{bf16, f16};
 use super::types::Type;
 use crate::{
     error::{Result, anyhow, bail, ensure},
+    memory,
     tensor::{DType, Tensor},
 };
 
@@ -91,6 +92,7 @@ pub struct Program {
 impl Runtime {
     pub fn new() -> Result<Runtime> {
         configure()?;
+        memory::keep_freed();
         let inner = eerie_runtime::Runtime::new(DeviceSpec::local_task()).map_err(|e| anyhow!("starting IREE: {e}"))?;
         Ok(Runtime { inner })
     }

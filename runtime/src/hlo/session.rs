@@ -40,6 +40,10 @@ pub const FILL_UP: usize = WIDTHS[WIDTHS.len() - 1] - 1;
 /// attention reads all of them at every step.
 const POSITIONS: usize = 128;
 
+/// From so many rows on, a step over packed weights expands them: 123 ms of a core, where a row alone takes 19 (SmolLM2-135M, Q4_1,
+/// `tests/rows_real.rs`).
+const ROWS_TO_EXPAND_FOR: usize = 7;
+
 /// Names the graph that forgets a row; no graph of a family has such a name.
 const FORGET: &str = "forget a row";
 
@@ -297,6 +301,42 @@ impl HloSession {
         self.run("step", &given, probes)?.into_iter().next().context("the step has no result")
     }
 
+    /// Single tokens of few rows over packed weights, as `fused` runs them: the row alone has a product that unpacks as it goes, and several
+    /// rows expand every matrix, which costs as much as [`ROWS_TO_EXPAND_FOR`] rows alone.
+    fn is_row_by_row(&self, rows: usize, width: usize) -> bool {
+        let packed = || self.build.weights.values().any(|weight| matches!(weight, WeightType::Packed { .. }));
+        (2..ROWS_TO_EXPAND_FOR).contains(&rows)
+            && width == 1
+            && self.build.fused
+            && !self.options.probes.reported()
+            && packed()
+    }
+
+    fn step_row_by_row(&mut self, batch: &Batch) -> Result<Tensor> {
+        let wanted = batch.wanted_per_row();
+        let mut all: Option<Tensor> = None;
+        for row in 0..batch.rows {
+            let one = Batch {
+                first_row: batch.first_row + row,
+                rows: 1,
+                width: batch.width,
+                tokens: batch.tokens[row * batch.width..(row + 1) * batch.width].to_vec(),
+                positions: batch.positions[row * batch.width..(row + 1) * batch.width].to_vec(),
+                wanted: batch.wanted[row * wanted..(row + 1) * wanted].to_vec(),
+                of_tokens: batch.of_tokens.get(row).cloned().into_iter().collect(),
+            };
+            let logits = self.step_at_once(&one, None)?;
+            match &mut all {
+                None => all = Some(logits),
+                Some(all) => {
+                    all.shape[0] += 1;
+                    all.bytes.extend(logits.bytes);
+                }
+            }
+        }
+        all.context("a call has rows")
+    }
+
     /// A row whose last tokens would lie past the end of the states. They are fill-up, for no request is longer than the
     /// states: only what fits is run, in narrower calls.
     fn step_in_parts(&mut self, batch: &Batch, mut probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
@@ -365,6 +405,8 @@ impl Session for HloSession {
         batch.check(&self.options)?;
         if batch.reach() > self.positions {
             self.step_in_parts(batch, probes)
+        } else if self.is_row_by_row(batch.rows, batch.width) {
+            self.step_row_by_row(batch)
         } else {
             self.step_at_once(batch, probes)
         }
@@ -441,9 +483,10 @@ impl Session for HloSession {
 
     fn prepare(&mut self, shapes: &[(usize, usize)], progress: &mut dyn FnMut(&str)) -> Result<()> {
         for (rows, width) in shapes {
-            let sizes = CallSizes { rows: *rows, width: *width, wanted: 1 };
+            let rows = if self.is_row_by_row(*rows, *width) { 1 } else { *rows };
+            let sizes = CallSizes { rows, width: *width, wanted: 1 };
             let inputs = inputs::of_step(&self.model.program, &self.model.resolved, sizes, self.build.float)?;
-            self.compile("step", &inputs, *rows, progress)?;
+            self.compile("step", &inputs, rows, progress)?;
         }
         Ok(())
     }
