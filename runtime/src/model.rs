@@ -9,7 +9,7 @@ use std::{
 
 use mgraph_dsl::{
     bind::{self, Bindings, Stored, StoredDtype},
-    config::{self, ConfigNames, Resolved},
+    config::{self, ConfigNames, Origin, Resolved},
     diagnostic::suggest,
     interpret::Primitive,
     ir::{self, Program, TensorType, Type},
@@ -108,8 +108,31 @@ impl Model {
         rows.min().map_or_else(|| self.vocabulary(), Ok)
     }
 
-    /// `max_position_embeddings`, where the config states it at its root or in `text_config`; null is not stated.
+    /// Positions that the model is run for, where anybody says: `max_position_embeddings` in config.json, or fewer by the
+    /// family's limit `context`, where it has one.
     pub fn max_positions(&self) -> Result<Option<usize>> {
+        Ok(self.context_limit().into_iter().chain(self.stated_positions()?).min())
+    }
+
+    /// Where [`Model::max_positions`] comes from, for people.
+    pub fn positions_from(&self) -> &'static str {
+        match self.context_limit() {
+            Some(limit) if self.max_positions().is_ok_and(|most| most == Some(limit)) => {
+                "its limit; --limit context=N sets it"
+            }
+            Some(_) | None => "max_position_embeddings in config.json",
+        }
+    }
+
+    fn context_limit(&self) -> Option<usize> {
+        let mut settings = self.resolved.iter();
+        let limit = |origin: &Origin| matches!(origin, Origin::LimitDefault | Origin::LimitGiven);
+        let (_, value, _) = settings.find(|(path, _, origin)| path.join(".") == "context" && limit(origin))?;
+        value.as_int().and_then(|most| usize::try_from(most).ok())
+    }
+
+    /// `max_position_embeddings` of the config's root or of `text_config`; null is not stated.
+    fn stated_positions(&self) -> Result<Option<usize>> {
         const KEY: &str = "max_position_embeddings";
         let config = self.checkpoint.config();
         let stated = |object: &Value| object.get(KEY).filter(|v| !v.is_null()).cloned();

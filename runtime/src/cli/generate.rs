@@ -211,8 +211,8 @@ fn session_options(arguments: &Arguments, model: &Model, request: &Request) -> R
         && capacity > limit
     {
         bail!(
-            "this run needs {capacity} positions, but the model was made for {limit} (max_position_embeddings in \
-             config.json): lower --max-tokens or --ctx-size, or shorten the prompt"
+            "this run needs {capacity} positions, but the model was made for {limit} ({}): lower --max-tokens or --ctx-size, or shorten the prompt",
+            model.positions_from()
         );
     }
     Ok(SessionOptions {

@@ -48,8 +48,8 @@ impl Given<'_> {
             && needed > limit
         {
             bail!(
-                "this run needs {needed} positions, but the model was made for {limit} (max_position_embeddings in \
-                 config.json): shorten --input or lower --steps"
+                "this run needs {needed} positions, but the model was made for {limit} ({}): shorten --input or lower --steps",
+                model.positions_from()
             );
         }
         Ok(Golden::of_tokens(name.to_owned(), &tokens))

@@ -73,8 +73,8 @@ impl Loaded {
             && capacity > limit
         {
             bail!(
-                "--ctx-size is {capacity}, but the model was made for {limit} positions (max_position_embeddings in \
-                 config.json); lower it"
+                "--ctx-size is {capacity}, but the model was made for {limit} positions ({}); lower it",
+                model.positions_from()
             );
         }
         let (vocabulary, token_ids) = (model.vocabulary()?, model.token_ids()?);
