@@ -123,6 +123,7 @@ impl Engine {
             Ok(thread) => Some(thread),
             Err(error) => {
                 shared.fail(&format!("the engine's thread could not be started: {error}"));
+                shared.gone();
                 None
             }
         };
@@ -188,13 +189,14 @@ impl Engine {
         self.shared().stop();
     }
 
-    /// Returns when the engine's thread has ended: after [`Engine::drain`] or [`Engine::stop`], or when it has failed.
+    /// Returns when the engine's thread has ended and the session is gone: after [`Engine::drain`] or [`Engine::stop`], or when it
+    /// has failed.
     pub fn wait(&self) {
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         match thread {
             // What it ended with stands in the health; it panics nowhere outside of what it catches.
             Some(thread) => drop(thread.join()),
-            None => self.shared().until_ended(),
+            None => self.shared().until_gone(),
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct State {
     pub stopped: bool,
     pub waiting: VecDeque<Ticket>,
     pub running: usize,
+    /// The thread has let go of the session.
+    gone: bool,
     pub slots: Vec<Slot>,
     /// How long a request holds its row, lately.
     typical: Duration,
@@ -98,6 +100,7 @@ impl Shared {
             stopped: false,
             waiting: VecDeque::new(),
             running: 0,
+            gone: false,
             slots: vec![Slot::default(); room.parallel],
             typical: TYPICAL,
         };
@@ -135,8 +138,9 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    pub fn is_stopped(&self) -> bool {
-        self.state().stopped
+    /// No request will come any more.
+    pub fn is_draining(&self) -> bool {
+        self.state().draining
     }
 
     pub fn loading(&self, what: &str) {
@@ -163,9 +167,14 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    pub fn until_ended(&self) {
+    pub fn gone(&self) {
+        self.state().gone = true;
+        self.changed.notify_all();
+    }
+
+    pub fn until_gone(&self) {
         let mut state = self.state();
-        while matches!(state.phase, Phase::Loading(_) | Phase::Ready) {
+        while !state.gone {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -27,6 +27,11 @@ use super::{
 use crate::request::Failure;
 
 pub(super) fn main(shared: &Arc<Shared>, open: impl FnOnce(&Progress) -> Result<(Arc<Loaded>, Box<dyn Session>)>) {
+    open_and_run(shared, open);
+    shared.gone();
+}
+
+fn open_and_run(shared: &Arc<Shared>, open: impl FnOnce(&Progress) -> Result<(Arc<Loaded>, Box<dyn Session>)>) {
     let progress = Progress::new(Arc::clone(shared));
     let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_> {
         let (loaded, mut session) = open(&progress)?;
@@ -37,7 +42,7 @@ pub(super) fn main(shared: &Arc<Shared>, open: impl FnOnce(&Progress) -> Result<
             batched: loaded.numerics == Numerics::Fused,
         };
         for shape in shapes(rules, session.as_ref(), &loaded) {
-            if shared.is_stopped() {
+            if shared.is_draining() {
                 return Ok(None);
             }
             session.prepare(&[shape], &mut |what| progress.loading(what))?;
