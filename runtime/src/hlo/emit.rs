@@ -16,6 +16,7 @@ use melior::{
 use mgraph_dsl::ir::{Compare, Reduce};
 
 use super::{
+    fusion,
     graph::{Elementwise, Graph, Node, Op},
     pinned,
     types::{DType, Type, V},
@@ -73,7 +74,7 @@ pub fn module<'c>(context: &'c Context, graph: &Graph) -> Result<Module<'c>> {
     Ok(module)
 }
 
-/// What keeps the places of a sort apart from those of others.
+/// What keeps the places of a sort apart from those of others, and a value from being fused with what reads it.
 pub(super) const BARRIER: &str = "stablehlo.optimization_barrier";
 
 pub(super) struct Emit<'c> {
@@ -139,7 +140,8 @@ impl<'c> Emit<'c> {
         let mut values: Vec<Value<'c, 'a>> = Vec::with_capacity(graph.nodes.len());
         // Values and indices of one `top_k` are two nodes and one sort.
         let mut tops: HashMap<V, (Value<'c, 'a>, Value<'c, 'a>)> = HashMap::new();
-        for node in &graph.nodes {
+        let apart = fusion::kept_apart(graph);
+        for (node, apart) in graph.nodes.iter().zip(apart) {
             let operands: Vec<Value<'c, 'a>> = node.operands.iter().map(|v| values[v.index()]).collect();
             let value = match &node.op {
                 Op::Argument(at) => block.argument(*at)?.into(),
@@ -185,6 +187,10 @@ impl<'c> Emit<'c> {
                     let (name, attributes) = plain(graph, node);
                     self.op(block, name, &operands, std::slice::from_ref(&node.ty), &attributes, None)?[0]
                 }
+            };
+            let value = match apart {
+                true => self.op(block, BARRIER, &[value], std::slice::from_ref(&node.ty), &[], None)?[0],
+                false => value,
             };
             values.push(value);
         }

@@ -7,6 +7,7 @@ pub mod artifact;
 mod build;
 pub mod compile;
 pub mod emit;
+mod fusion;
 pub mod graph;
 pub mod iree;
 mod ops;

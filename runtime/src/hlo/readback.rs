@@ -310,6 +310,12 @@ impl Reader<'_> {
             // A reduction ends with the reshape that puts its axes back, a sort with the slice that cuts it, and the
             // places of a sort belong to it: an iota, and the zero that it is counted from, behind a barrier.
             "stablehlo.iota" | "stablehlo.reduce" | "stablehlo.sort" => return Ok(()),
+            emit::BARRIER if op.operands.len() == 1 => {
+                let same = self.ty(op.operands[0]) == self.ty(result);
+                ensure!(same, "a barrier that gives another type than it takes");
+                self.meaning[result] = self.meaning[op.operands[0]];
+                return Ok(());
+            }
             emit::BARRIER => return Ok(()),
             "stablehlo.add" if self.counted(op).is_some() => return Ok(()),
             "stablehlo.reshape" if self.made_by(op.operands[0], "stablehlo.reduce").is_some() => {

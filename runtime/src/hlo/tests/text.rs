@@ -137,3 +137,29 @@ fn guards_are_no_ops() {
         assert!(read(&texts[0].replacen(from, to, 1)).is_err(), "{from} -> {to}");
     }
 }
+
+/// Nor is what keeps the compiler from fusing: a large attention has its two barriers, and reads as its ops.
+#[test]
+fn barriers_are_no_ops() {
+    let attention = |size: i64| {
+        let mut b = Build::new(options());
+        let [q, k, v] = [0; 3].map(|_| b.input(DType::F32, &[2, size, 512]));
+        let kt = b.transpose(k, &[1, 0]);
+        let scores = b.matmul(q, kt);
+        let e = b.exponential(scores);
+        let sum = b.sum(e, &[-1]);
+        let p = b.divide(e, sum);
+        let seen = b.matmul(p, v);
+        let merged = b.transpose(seen, &[1, 0, 2]);
+        emit::text(&b.finish(&[merged]).unwrap()).unwrap()
+    };
+    let names = |text: &str| read(text).unwrap().ops.iter().map(|op| op.name).collect::<Vec<_>>();
+    let [small, large] = [attention(64), attention(512)];
+    let barriers = |text: &str| text.matches(emit::BARRIER).count();
+    assert_eq!([barriers(&small), barriers(&large)], [0, 2]);
+    assert_eq!(names(&small), names(&large));
+    let at = large.find(emit::BARRIER).unwrap();
+    let (before, after) = large.split_at(at);
+    let twisted = after.replacen("-> tensor<2x512x512xf32>", "-> tensor<512x2x512xf32>", 1);
+    assert!(twisted != after && read(&[before, &twisted].concat()).is_err(), "a barrier is no reshape");
+}
