@@ -23,9 +23,7 @@ pub const LIBRARY_VARIABLE: &str = "IREE_COMPILER_LIB";
 /// One target: this machine. Without O2 a matrix-vector product costs ten times as much (measured: 13-22 ms for 1.3 ms).
 /// f64 would become f32, of which the reduction of angles would notice ([`super::emit`]). The compiler would evaluate
 /// constants on an IREE of its own, whose threads cannot start beside OpenBLAS ([`super::iree`]); they are evaluated at load.
-/// A dispatch may take half of a worker's stack, which is 2 MiB there; IREE's own limit of 32 KiB refuses sums beside a norm of
-/// 1152 numbers, and the graph was compiled twice.
-pub const FLAGS: [&str; 8] = [
+pub const FLAGS: [&str; 7] = [
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
     "--iree-llvmcpu-target-cpu=host",
@@ -33,8 +31,14 @@ pub const FLAGS: [&str; 8] = [
     "--iree-opt-level=O2",
     "--iree-input-demote-f64-to-f32=false",
     "--iree-opt-const-eval=false",
-    "--iree-llvmcpu-stack-allocation-limit=1048576",
 ];
+
+/// Of so many tokens or patches on, a graph is compiled with [`WIDE`] too.
+const MANY: usize = 512;
+
+/// A dispatch may take half of a worker's stack, which is 2 MiB ([`super::iree`]). IREE's own limit of 32 KiB refuses a sum beside a
+/// norm of 729 rows of 1152 numbers, and the graph is compiled a second time.
+const WIDE: &str = "--iree-llvmcpu-stack-allocation-limit=1048576";
 
 /// Added where the compiler fails, which O2's fusions can make it do: a masked softmax that two read becomes one dispatch with stores
 /// outside of its workgroups (`attention_3d_gqa_causal` of `tests/onnx`).
@@ -47,8 +51,9 @@ const CAREFUL: &str = "--iree-dispatch-creation-enable-aggressive-fusion=false";
 /// little beside the product, and products of odd sizes gain most: of 1458 patches, two layers of Molmo2's tower take 2.5 s of
 /// CPU instead of 3.4 s.
 pub fn flags(tokens: usize, packed: bool) -> Vec<&'static str> {
-    let tiling = tokens >= if packed { 8 } else { 512 };
-    FLAGS.into_iter().chain(tiling.then_some("--iree-global-opt-data-tiling")).collect()
+    let tiling = tokens >= if packed { 8 } else { MANY };
+    let tiling = tiling.then_some("--iree-global-opt-data-tiling");
+    FLAGS.into_iter().chain(tiling).chain((tokens >= MANY).then_some(WIDE)).collect()
 }
 
 /// The compiler library: from the environment, else where the build found it.
