@@ -58,7 +58,8 @@ fn stages(model: &Model, golden: &Golden, stage: &str, backend: Backend) -> Vec<
     let wanted = vec![fed.width as i32 - 1];
     let of_tokens = vec![fed.pictures.of_tokens.clone()];
     let positions = (0..fed.width as i32).collect();
-    let batch = Batch { rows: 1, width: fed.width, tokens: fed.tokens.clone(), positions, wanted, of_tokens };
+    let tokens = fed.tokens.clone();
+    let batch = Batch { rows: 1, width: fed.width, tokens, positions, wanted, of_tokens, ..Batch::default() };
     let mut given = inputs::of_tokens(&model.program, &model.resolved, "forward", &batch, DType::F32).unwrap();
     given.push(("x".into(), golden.require("text.merged").unwrap().clone()));
     let given: Vec<(&str, Tensor)> = given.iter().map(|(name, tensor)| (name.as_str(), tensor.clone())).collect();

@@ -5,11 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use mgraph_runtime::{
     backend::{self, Backend},
+    engine::{self, Prompt},
+    error::Result,
     model::Model,
     parity::Fed,
     pictures::{OfTokens, Pictures, Seen},
     probes::Probes,
-    session::{Batch, Float, Numerics, Session, SessionOptions},
+    session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions},
     tensor::Tensor,
 };
 use mgraph_tests::open_golden;
@@ -178,6 +180,83 @@ fn prompt(session: &mut dyn Session, model: &Arc<Model>, pictures: &Pictures, to
         done += count;
     }
     logits.unwrap()
+}
+
+/// A session of few widths, as of a backend that compiles, which notes what it is asked for.
+struct Noted {
+    inner: Box<dyn Session>,
+    steps: Vec<(usize, usize)>,
+    graphs: Vec<String>,
+}
+
+impl Session for Noted {
+    fn call(
+        &mut self,
+        graph: &str,
+        inputs: &[(&str, Tensor)],
+        first_row: usize,
+        probes: Option<ProbeSink<'_>>,
+    ) -> Result<Vec<Tensor>> {
+        self.graphs.push(graph.to_owned());
+        self.inner.call(graph, inputs, first_row, probes)
+    }
+
+    fn step(&mut self, batch: &Batch, probes: Option<ProbeSink<'_>>) -> Result<Tensor> {
+        self.steps.push((batch.rows, batch.width));
+        self.inner.step(batch, probes)
+    }
+
+    fn width(&self, tokens: usize) -> usize {
+        [1, 16].into_iter().find(|width| *width >= tokens).unwrap_or(64)
+    }
+
+    fn width_of_all(&self, tokens: usize) -> usize {
+        self.width(tokens).max(tokens)
+    }
+
+    fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.inner.reset()
+    }
+
+    fn forget(&mut self, row: usize, kept: usize) -> Result<()> {
+        self.inner.forget(row, kept)
+    }
+
+    fn state(&mut self, path: &str) -> Result<Tensor> {
+        self.inner.state(path)
+    }
+
+    fn prepare(&mut self, shapes: &[(usize, usize)], progress: &mut dyn FnMut(&str)) -> Result<()> {
+        self.inner.prepare(shapes, progress)
+    }
+}
+
+/// Words before a picture are a call of words, no wider than they need, and the one that was foretold.
+#[test]
+fn words_before_a_picture_are_a_call_of_their_own() {
+    let (model, golden) = open_golden("molmo2").unwrap();
+    let Fed { tokens, pictures, .. } = Fed::of(&model, &golden).unwrap();
+    let words = (0..9).map(|turn| token(0, turn));
+    let tokens: Vec<u32> = words.chain(tokens).map(|token| token as u32).collect();
+    let pictures = later(&pictures, 9);
+    let mut session = Noted { inner: open(Backend::Reference, &model, 1), steps: Vec::new(), graphs: Vec::new() };
+    let seen = Seen::look(&mut session, &model, &pictures, 0, None).unwrap();
+    let prompt = Prompt { tokens: &tokens, seen: Some(&seen) };
+    let foretold = engine::shapes(&session, prompt);
+    engine::prefill(&mut session, prompt).unwrap();
+    assert_eq!(session.graphs, ["vision", "embed", "merge", "forward"]);
+    assert_eq!(session.steps.first(), Some(&(1, 16)), "{:?}", session.steps);
+    let mut asked = vec![(1, 1)];
+    session.steps.iter().for_each(|shape| {
+        if !asked.contains(shape) {
+            asked.push(*shape)
+        }
+    });
+    assert_eq!(foretold, asked);
 }
 
 /// A request with pictures in a row that another one with pictures used before it, farther down.

@@ -21,6 +21,16 @@ pub enum Backend {
     Reference,
 }
 
+impl Backend {
+    /// Most tokens that fill a call up.
+    pub fn fill_up(self) -> usize {
+        match self {
+            Backend::Iree => hlo::FILL_UP,
+            Backend::Mlx | Backend::Reference => 0,
+        }
+    }
+}
+
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,10 +1,13 @@
 //! One request over a session: prefill in chunks, then decode token by token. What batching will share.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use crate::{
     error::{Result, bail},
-    pictures::Seen,
+    pictures::{OfTokens, Seen},
     sampler::Sampler,
     session::{Batch, Session},
     tensor::Tensor,
@@ -33,16 +36,19 @@ impl Prompt<'_> {
         }
     }
 
-    /// How many of the tokens from `done` on the next call takes, and its width.
     fn chunk(&self, session: &dyn Session, done: usize) -> (usize, usize) {
-        let left = self.tokens.len() - done;
-        let width = session.width(left);
-        let taken = match self.seen {
-            Some(seen) => seen.chunk(done..self.tokens.len(), width),
-            None => left.min(width),
-        };
-        (taken, if taken > width { session.width_of_all(taken) } else { width })
+        let told = self.seen.and_then(|seen| seen.of_tokens()).map(AsRef::as_ref);
+        chunk(session, told, done..self.tokens.len())
     }
+}
+
+/// How many of a prompt's tokens at `rest` the next call takes, and its width: as the session asks for, but no span is cut, and words
+/// before one are a call no wider than they need.
+pub fn chunk(session: &dyn Session, told: Option<&OfTokens>, rest: Range<usize>) -> (usize, usize) {
+    let width = session.width(rest.len());
+    let whole = rest.len().min(width);
+    let taken = told.map_or(whole, |told| told.chunk(rest, width));
+    (taken, if taken == whole { width } else { session.width_of_all(taken) })
 }
 
 /// Why generation ended.

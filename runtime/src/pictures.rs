@@ -221,7 +221,11 @@ impl Seen {
             batch.of_tokens = vec![Some(told.clone())];
         }
         let row = |position: &i32| usize::try_from(*position).ok().and_then(|p| self.feature_rows.get(p).copied());
-        let rows: Vec<i32> = batch.positions.iter().map(|position| row(position).unwrap_or(-1)).collect();
+        let mut rows: Vec<i32> = batch.positions.iter().map(|position| row(position).unwrap_or(-1)).collect();
+        if batch.rows == 1 {
+            // Fill-up tokens may stand where the prompt goes on with a picture.
+            rows.iter_mut().skip(real(&batch)).for_each(|row| *row = -1);
+        }
         let (program, resolved) = (&self.model.program, &self.model.resolved);
         let merges = program.graph("merge").is_some() && rows.iter().any(|row| *row >= 0);
         let (true, Some(features)) = (merges, &self.features) else { return session.step(&batch, probes) };
@@ -251,7 +255,7 @@ impl Seen {
     /// As [`Seen::merges`], of these tokens.
     pub fn merges_in(&self, tokens: Range<usize>) -> bool {
         let mut rows = tokens.filter_map(|token| self.feature_rows.get(token));
-        self.features.is_some() && rows.any(|row| *row >= 0)
+        self.features.is_some() && self.model.program.graph("merge").is_some() && rows.any(|row| *row >= 0)
     }
 
     /// The features that tokens stand for, in the order of the tokens; `None` where no picture was looked at, or none is merged.
@@ -266,9 +270,14 @@ impl Seen {
     }
 }
 
+/// How many tokens of a call of one row count: what comes after the last wanted one fills up.
+fn real(batch: &Batch) -> usize {
+    batch.wanted.iter().max().map_or(0, |last| *last as usize + 1)
+}
+
 /// Of a row that reaches beyond the states, what comes after the last wanted token is left out. `rows` goes along.
 fn without_fill_up(batch: &mut Batch, mut rows: Vec<i32>, capacity: usize) -> Vec<i32> {
-    let real = batch.wanted.iter().max().map_or(0, |last| *last as usize + 1);
+    let real = real(batch);
     if batch.rows == 1 && batch.reach() > capacity && real < batch.width {
         batch.width = real;
         batch.tokens.truncate(real);

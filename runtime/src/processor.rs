@@ -163,14 +163,14 @@ impl PooledCrops {
             if templated && places < pictures.len() { "; the checkpoint's chat template marks them" } else { "" }
         );
         let begin = self.begin.as_deref().filter(|begin| !text.starts_with(begin)).unwrap_or_default();
+        let patch = Placeholder::Patch.text();
+        ensure!(!text.contains(patch), "the prompt says {patch}, which only pictures may; write it otherwise");
         if pictures.is_empty() {
             let tokens = tokenizer.encode(&[begin, &text].concat(), !templated)?;
             let of_tokens = OfTokens::one_span(&signed(&tokens), &self.seeing).map(Arc::new);
             return Ok((tokens, Pictures { of_tokens, ..Pictures::default() }));
         }
         let Eyes { settings, image_token } = self.eyes()?;
-        let patch = Placeholder::Patch.text();
-        ensure!(!text.contains(patch), "the prompt says {patch}, which only pictures may; write it otherwise");
         let mut written = begin.to_owned();
         let mut between = text.split(&self.mark);
         written.extend(between.next());

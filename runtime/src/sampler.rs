@@ -216,15 +216,13 @@ impl Sampler {
         let Settings { temperature, top_k, .. } = self.settings;
         let limit = if top_k > 0 { top_k.min(logits.len()) } else { logits.len() };
         let mut count = if limit < logits.len() { limit } else { FIRST };
+        let all = (limit == logits.len()).then(|| weights(logits, best, temperature));
         loop {
             let likeliest = likeliest(logits, count);
             let is_all = count >= limit || likeliest.len() < count;
             let weighed = |(token, logit)| Candidate { token, weight: weight(logit, best, temperature) };
             let candidates: Vec<Candidate> = likeliest.into_iter().map(weighed).collect();
-            let whole = match limit < logits.len() {
-                true => candidates.iter().map(|candidate| candidate.weight).sum(),
-                false => weights(logits, best, temperature),
-            };
+            let whole = all.unwrap_or_else(|| candidates.iter().map(|candidate| candidate.weight).sum());
             if let Some(found) = self.kept(candidates, whole, is_all, uniform) {
                 return found;
             }

@@ -18,7 +18,8 @@ pub fn largest(logits: &[f32]) -> Option<(u32, f32)> {
 
 /// The `count` largest logits above `-inf` and their ids, largest first, equals by id.
 pub fn likeliest(logits: &[f32], count: usize) -> Vec<(u32, f32)> {
-    let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    // Adding 0 makes one of the two zeros, which are equal.
+    let order = |a: &(u32, f32), b: &(u32, f32)| (b.1 + 0.0).total_cmp(&(a.1 + 0.0)).then(a.0.cmp(&b.0));
     let mut found: Vec<(u32, f32)> =
         (0u32..).zip(logits.iter().copied()).filter(|(_, logit)| *logit > f32::NEG_INFINITY).collect();
     if count < found.len() {
@@ -78,6 +79,8 @@ mod tests {
         assert_eq!(likeliest(&logits, 9).len(), 4);
         assert_eq!(likeliest(&logits, 0), []);
         assert_eq!((largest(&[NONE]), likeliest(&[NONE], 2)), (None, Vec::new()));
+        let ids = |logits: &[f32]| likeliest(logits, 2).into_iter().map(|(token, _)| token).collect::<Vec<_>>();
+        assert_eq!([ids(&[-0.0, 0.0, 0.0]), ids(&[0.0, -0.0, -1.0])], [[0, 1], [0, 1]]);
     }
 
     #[test]

@@ -20,7 +20,6 @@ use crate::{
     engine::{self, Prompt},
     error::{Context, Result, bail},
     family::Family,
-    hlo,
     model::Model,
     pictures::Seen,
     probes::Probes,
@@ -203,7 +202,7 @@ fn session_options(arguments: &Arguments, model: &Model, request: &Request) -> R
     let needed = prompt + max_tokens - 1;
     let limit = model.max_positions()?;
     // With room to fill a call up, prompts about the same pictures share what was compiled for one of them.
-    let room = if request.pictures.vision.is_empty() { 0 } else { hlo::FILL_UP };
+    let room = if request.pictures.vision.is_empty() { 0 } else { arguments.backend.fill_up() };
     let roomy = (needed + room).min(limit.unwrap_or(usize::MAX)).max(needed);
     let capacity = arguments.ctx_size.map_or(roomy, |n| n as usize);
     engine::admit(prompt, max_tokens, capacity)?;

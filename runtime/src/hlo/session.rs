@@ -86,6 +86,13 @@ struct Compiled {
     program: Program,
 }
 
+impl Compiled {
+    /// Whether it writes into states.
+    fn assigns(&self) -> bool {
+        self.results.iter().any(|kind| matches!(kind, ResultKind::State(_)))
+    }
+}
+
 /// An argument of a compiled graph, so that a call need not look anything up.
 enum Passed {
     /// A parameter of the graph, by position.
@@ -137,6 +144,18 @@ impl HloSession {
         let tokens = inputs.first().map_or(1, places);
         let what = self.described(name, inputs);
         self.keep(key, graph, tokens, &what, progress)
+    }
+
+    /// The graph that forgets a row.
+    fn forgetting(&mut self, progress: &mut dyn FnMut(&str)) -> Result<Key> {
+        let key = Key::new(FORGET, [&vec![1]]);
+        if !self.compiled.contains_key(&key) {
+            let states = &self.model.bindings.states;
+            let positions = |path: &str| states.iter().find(|state| state.path == path)?.positions();
+            let graph = forgetting(self.build_for(1), &positions)?;
+            self.keep(key.clone(), graph, 1, "what forgets a row", progress)?;
+        }
+        Ok(key)
     }
 
     fn build_for(&self, rows: usize) -> BuildOptions {
@@ -246,11 +265,14 @@ impl HloSession {
             self.compile(graph, &inputs, rows.len(), &mut |message| progress(message))?;
             progress(&format!("running {}", self.described(graph, &inputs)));
         }
-        let outputs = self.invoke(&key, &given.inputs, &rows, probes)?;
-        for reached in &mut self.reached[rows] {
-            *reached = Some(given.reach.max(reached.unwrap_or(0)));
+        let assigns = self.compiled.get(&key).is_some_and(Compiled::assigns);
+        if assigns || given.rows.is_some() {
+            // Before the call: states are written in place, also by one that fails.
+            for reached in &mut self.reached[rows.clone()] {
+                *reached = Some(given.reach.max(reached.unwrap_or(0)));
+            }
         }
-        Ok(outputs)
+        self.invoke(&key, &given.inputs, &rows, probes)
     }
 
     /// One call of a compiled graph for these rows.
@@ -272,19 +294,28 @@ impl HloSession {
                 Passed::Resident(buffer) => buffer.clone(),
                 Passed::State(path) => {
                     ensure!(!self.lost, "the states were lost in a failed call; the session must be reset");
-                    self.states.cut(rows, &self.runtime, &self.artifacts)?;
+                    let progress = Rc::clone(&self.progress);
+                    self.states.cut(rows, &self.runtime, &self.artifacts, &mut |message| progress(message))?;
                     self.states.piece(path, rows, &self.runtime)?
                 }
             });
         }
         let results = compiled.program.call(arguments);
-        self.lost |= results.is_err() && compiled.results.iter().any(|kind| matches!(kind, ResultKind::State(_)));
+        self.lost |= results.is_err() && compiled.assigns();
         let results = results?;
+        // All states first: whoever takes a probe may end the call.
+        for (result, buffer) in compiled.results.iter().zip(&results) {
+            if let ResultKind::State(path) = result {
+                let assigned = self.states.assigned(path, rows, buffer, &self.runtime);
+                self.lost |= assigned.is_err();
+                assigned?;
+            }
+        }
         let mut outputs = Vec::new();
         for (result, buffer) in compiled.results.iter().zip(results) {
             match result {
                 ResultKind::Output(_) => outputs.push(self.runtime.download(&buffer)?),
-                ResultKind::State(path) => self.states.assigned(path, rows, &buffer, &self.runtime)?,
+                ResultKind::State(_) => {}
                 ResultKind::Probe(name) => {
                     if let Some(sink) = probes.as_mut() {
                         sink(name, self.runtime.download(&buffer)?)?;
@@ -447,14 +478,8 @@ impl Session for HloSession {
         if self.options.rows == 1 && kept == 0 {
             return self.reset();
         }
-        let key = Key::new(FORGET, [&vec![1]]);
-        if !self.compiled.contains_key(&key) {
-            let states = &self.model.bindings.states;
-            let positions = |path: &str| states.iter().find(|state| state.path == path)?.positions();
-            let graph = forgetting(self.build_for(1), &positions)?;
-            let progress = Rc::clone(&self.progress);
-            self.keep(key.clone(), graph, 1, "what forgets a row", &mut |message| progress(message))?;
-        }
+        let progress = Rc::clone(&self.progress);
+        let key = self.forgetting(&mut |message| progress(message))?;
         let kept = kept.min(self.positions);
         let input = ("kept".to_owned(), Tensor::from_i32(&[1], &[kept as i32]));
         self.invoke(&key, &[input], &(row..row + 1), None)?;
@@ -487,6 +512,10 @@ impl Session for HloSession {
             let sizes = CallSizes { rows, width: *width, wanted: 1 };
             let inputs = inputs::of_step(&self.model.program, &self.model.resolved, sizes, self.build.float)?;
             self.compile("step", &inputs, rows, progress)?;
+        }
+        if self.options.rows > 1 {
+            self.states.prepare(&self.runtime, &self.artifacts, progress)?;
+            self.forgetting(progress)?;
         }
         Ok(())
     }

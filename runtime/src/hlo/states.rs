@@ -68,26 +68,44 @@ impl States {
         Ok(())
     }
 
-    /// Makes pieces of these rows, which [`States::piece`] gives.
-    pub fn cut(&mut self, rows: &Range<usize>, runtime: &Runtime, artifacts: &Artifacts) -> Result<()> {
-        if *rows == (0..self.rows) || self.pieces.contains_key(rows) {
-            return Ok(());
-        }
+    /// By path, what lies on the device.
+    fn on_device(&self) -> (Vec<String>, Vec<Buffer>) {
         let on_device = self.held.iter().filter_map(|(path, held)| match held {
             Held::Device(buffer) => Some((path.clone(), buffer.clone())),
             Held::Host(_) => None,
         });
-        let (paths, wholes): (Vec<String>, Vec<Buffer>) = on_device.unzip();
+        on_device.unzip()
+    }
+
+    /// Loads what cuts, so that no call has to.
+    pub fn prepare(&mut self, runtime: &Runtime, artifacts: &Artifacts, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        let (_, wholes) = self.on_device();
+        if self.cutter.is_none() && !wholes.is_empty() {
+            let types: Vec<&Type> = wholes.iter().map(Buffer::ty).collect();
+            let module = artifacts.get(&cutter(&types)?, &compile::FLAGS, "what finds rows of states", progress)?;
+            self.cutter = Some(runtime.load(&module, types.into_iter().cloned().collect())?);
+        }
+        Ok(())
+    }
+
+    /// Makes pieces of these rows, which [`States::piece`] gives.
+    pub fn cut(
+        &mut self,
+        rows: &Range<usize>,
+        runtime: &Runtime,
+        artifacts: &Artifacts,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        if *rows == (0..self.rows) || self.pieces.contains_key(rows) {
+            return Ok(());
+        }
+        let (paths, wholes) = self.on_device();
         let types: Vec<Type> = wholes.iter().map(|whole| rows_of(whole.ty(), rows.len())).collect();
         if wholes.is_empty() {
             self.pieces.insert(rows.clone(), BTreeMap::new());
             return Ok(());
         }
-        if self.cutter.is_none() {
-            let text = cutter(&wholes.iter().map(Buffer::ty).collect::<Vec<_>>())?;
-            let module = artifacts.get(&text, &compile::FLAGS, "what finds rows of states", &mut |_| ())?;
-            self.cutter = Some(runtime.load(&module, types.clone())?);
-        }
+        self.prepare(runtime, artifacts, progress)?;
         let cutter = self.cutter.as_ref().context("the module that cuts states is loaded")?;
         let bounds = [rows.start, rows.len()].map(|n| n as i32);
         let bounds = runtime.upload(&Tensor::from_i32(&[2], &bounds))?;

@@ -74,9 +74,10 @@ impl Core {
         }
     }
 
-    /// What [`Core::probe`] does.
+    /// What [`Core::probe`] does in the next call. What a failed one has left is dropped.
     pub(super) fn set_probing(&mut self, probing: Probes) {
         self.probing = probing;
+        self.probes.clear();
     }
 
     /// The dtype of `F`.

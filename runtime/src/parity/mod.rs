@@ -14,10 +14,7 @@ mod ulp;
 
 use std::{ops::ControlFlow, rc::Rc, sync::Arc};
 
-use mgraph_dsl::{
-    bind::StateDim,
-    ir::{PatternPart, Program, Statement},
-};
+use mgraph_dsl::ir::{PatternPart, Program, Statement};
 
 use crate::{
     backend::{self, Backend},
@@ -227,10 +224,10 @@ impl<'a, 'w> Run<'a, 'w> {
         work: impl FnOnce(&mut Self, &mut dyn Session) -> Result<R>,
     ) -> Result<R> {
         let (clock, before, compared) = (Clock::start(), session.prepared(), self.compared);
-        let result = work(self, session)?;
+        let result = work(self, session);
         let spent = clock.spent() - (self.compared - compared);
         self.watch.parts.ran(self.settings.backend, spent, session.prepared() - before);
-        Ok(result)
+        result
     }
 
     fn prompt(&mut self) -> Result<()> {
@@ -247,10 +244,16 @@ impl<'a, 'w> Run<'a, 'w> {
             let mut sink = |name: &str, ours| {
                 names.push(name.to_owned());
                 run.stage(&mut lists, name, ours);
+                ensure!(!run.ended, "the run ended at {name}");
                 Ok(())
             };
             stages(session, model, &pictures, &batch, &mut sink)
-        })?;
+        });
+        // The call ends with whoever watches it.
+        let request = match request {
+            Err(_) if self.ended => return Ok(()),
+            request => request?,
+        };
         for (name, ours) in lists.left() {
             self.judge_list(&lists, &name, &ours);
         }
@@ -430,8 +433,7 @@ pub(crate) fn stages(
 fn held(model: &Model, session: &mut dyn Session, path: &str, width: usize) -> Result<Tensor> {
     let state = session.state(path)?;
     let declared = model.bindings.states.iter().find(|state| state.path == path);
-    let positions = declared.and_then(|state| state.dims.iter().position(|dim| *dim == StateDim::Positions));
-    Ok(match positions {
+    Ok(match declared.and_then(|state| state.positions()) {
         Some(axis) => {
             ensure!(axis < state.shape.len(), "state {path} came back as {:?}", state.shape);
             state.prefix(axis, width)

@@ -49,14 +49,6 @@ impl Told {
         }
     }
 
-    /// How many of the tokens at `rest` the next call takes, where `wanted` would suit it.
-    pub fn chunk(&self, rest: std::ops::Range<usize>, wanted: usize) -> usize {
-        match &self.of_tokens {
-            Some(told) => told.chunk(rest, wanted),
-            None => rest.len().min(wanted),
-        }
-    }
-
     fn feature_row(&self, position: usize) -> i32 {
         self.feature_rows.get(position).copied().unwrap_or(-1)
     }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use mgraph_runtime::{
+    engine,
     error::{Context, Result},
     pictures::Seen,
     session::{Batch, Numerics, Session},
@@ -186,9 +187,9 @@ impl Worker<'_> {
     /// The chunk of a prompt that comes after `done` tokens: as if the request were alone.
     fn chunk(&self, ticket: &Ticket, done: usize) -> Chunk {
         let length = ticket.request.prompt.len();
-        let width = self.session.width(length - done);
-        let taken = ticket.told.chunk(done..length, width);
-        Chunk { start: done, taken, width: if taken > width { self.session.width_of_all(taken) } else { width } }
+        let told = ticket.request.pictures.of_tokens.as_deref();
+        let (taken, width) = engine::chunk(self.session.as_ref(), told, done..length);
+        Chunk { start: done, taken, width }
     }
 
     fn prefill(&mut self, row: usize) -> Result<()> {
