@@ -596,6 +596,11 @@ fn config_counts_what_is_stored_and_ignored() {
     }
     fs::write(&path, safetensors::serialize(all, None).unwrap()).unwrap();
     assert!(says().contains("stored and ignored: model.layers.*.self_attn.rotary_emb.inv_freq (2)\n"), "{}", says());
+    fs::remove_file(path).unwrap();
+    assert!(says().contains("\n  weights do not open: ") && !says().contains("ignored"), "{}", says());
+    let output = mlxcel(&["config", "--json", dir.path().to_str().unwrap()]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object.get("ignored"), Some(&Value::Null));
 }
 
 #[test]

@@ -49,21 +49,27 @@ pub fn run(families: &'static [&'static Family], arguments: Arguments) -> Result
     Quantization::from_config(&config).map_err(|fault| anyhow!("{file}: {fault}"))?;
     let rows = config::report(&program, &config, &resolved);
     let unread = config::unread(&config, &resolved, model::OWN_KEYS);
-    // Weights that are not there, or do not fit, are told of where they are loaded.
-    let opened = dir.and_then(|dir| Model::open_with(&dir, families, limits).ok());
-    let ignored = opened.map(|model| model.bindings.ignored.clone()).unwrap_or_default();
+    // What is wrong with the weights is told in full where they are loaded.
+    let opened = dir.map(|dir| Model::open_with(&dir, families, limits)).transpose();
+    let ignored = opened.map(|model| model.map(|model| model.bindings.ignored.clone()));
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = if arguments.json {
         let object = json!({
             "family": family.name, "file": file, "settings": rows.iter().map(as_json).collect::<Vec<_>>(),
-            "unread": unread, "ignored": ignored,
+            "unread": unread, "ignored": ignored.ok().flatten(),
         });
         writeln!(out, "{object:#}")
     } else {
         writeln!(out, "family {} ({}) reads {file}", family.name, family.file)
             .and_then(|()| table(&mut out, &rows))
             .and_then(|()| left_over(&mut out, &unread))
-            .and_then(|()| excused(&mut out, &ignored))
+            .and_then(|()| match &ignored {
+                Ok(ignored) => ignored.iter().try_for_each(|ignored| excused(&mut out, ignored)),
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    writeln!(out, "  weights do not open: {}", why.lines().next().unwrap_or_default())
+                }
+            })
     };
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("writing to standard output"),
