@@ -1,6 +1,7 @@
 //! Text to token ids and back: `tokenizer.json` through the `tokenizers` crate, and the ids that end an answer.
 
 mod spelling;
+mod stream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{Problem, read_object};
 use spelling::Spelling;
+pub use stream::StreamDecoder;
 
 #[derive(Debug)]
 pub struct Tokenizer {
@@ -127,60 +129,8 @@ impl Tokenizer {
 
     /// A decoder for tokens that arrive one by one.
     pub fn stream(&self) -> StreamDecoder<'_> {
-        StreamDecoder { tokenizer: self, window: Vec::new(), printed: String::new() }
+        StreamDecoder::new(self)
     }
-}
-
-/// Turns a stream of tokens into text, holding back what is not yet a whole character.
-///
-/// A token's text depends on its neighbours (spaces, parts of characters), so a window is decoded as a whole and only what
-/// it has beyond the text already given out is new. Old tokens leave the window, so a long answer costs no more per token.
-#[derive(Debug, Clone)]
-pub struct StreamDecoder<'a> {
-    tokenizer: &'a Tokenizer,
-    window: Vec<u32>,
-    /// The text of the window that was given out.
-    printed: String,
-}
-
-const WINDOW: usize = 32;
-const CONTEXT: usize = 8;
-
-/// Bytes of a character that may be there without the last one.
-const MOST_OPEN: usize = 3;
-
-impl StreamDecoder<'_> {
-    /// Takes one token; the text that became complete with it, if any.
-    pub fn push(&mut self, token: u32) -> Result<Option<String>, TokenizerError> {
-        self.window.push(token);
-        let text = self.tokenizer.decode(&self.window)?;
-        let settled = &text[..settled(&text)];
-        let new = settled.strip_prefix(self.printed.as_str()).unwrap_or_default().to_owned();
-        if self.window.len() >= WINDOW {
-            // Some stay as context: decoders may treat the first token of a text differently. Starting inside a
-            // character does no harm, it decodes to the same marks now and later.
-            self.window.drain(..self.window.len() - CONTEXT);
-            self.printed = self.tokenizer.decode(&self.window)?;
-            self.printed.truncate(self::settled(&self.printed));
-        } else if settled.len() >= self.printed.len() {
-            self.printed = settled.to_owned();
-        }
-        Ok(Some(new).filter(|new| !new.is_empty()))
-    }
-
-    /// What was held back at the end: an incomplete character appears as U+FFFD.
-    pub fn finish(self) -> Result<String, TokenizerError> {
-        let text = self.tokenizer.decode(&self.window)?;
-        Ok(text.strip_prefix(self.printed.as_str()).unwrap_or_default().to_owned())
-    }
-}
-
-/// How much of a text is final. The replacement character at its end stands for bytes of a character that has not arrived in
-/// full; those before the last few can only have come to nothing.
-fn settled(text: &str) -> usize {
-    let size = char::REPLACEMENT_CHARACTER.len_utf8();
-    let open = (text.len() - text.trim_end_matches(char::REPLACEMENT_CHARACTER).len()) / size;
-    text.len() - open.min(MOST_OPEN) * size
 }
 
 fn eos_ids(dir: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<Vec<u32>, TokenizerError> {

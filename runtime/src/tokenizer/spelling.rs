@@ -38,12 +38,20 @@ impl Spelling {
         }
     }
 
+    /// The one byte that a token `<0x0A>` is, in a vocabulary that has such.
+    pub(super) fn byte(self, token: &str) -> Option<u8> {
+        let digits = token.strip_prefix("<0x")?.strip_suffix('>').filter(|_| self.hex)?;
+        u8::from_str_radix(digits, 16).ok()
+    }
+
+    /// Whether a token of the vocabulary may be a part of a character.
+    pub(super) fn splits_characters(self) -> bool {
+        self.alphabet
+    }
+
     /// The bytes of a token of the vocabulary; not for added tokens, which are written as they are.
     pub(super) fn bytes(self, token: &str) -> Vec<u8> {
-        if self.hex
-            && let Some(byte) = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'))
-            && let Ok(byte) = u8::from_str_radix(byte, 16)
-        {
+        if let Some(byte) = self.byte(token) {
             return vec![byte];
         }
         if self.alphabet
