@@ -11,6 +11,7 @@ mod limits;
 mod methods;
 mod python;
 
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::thread::{self, ScopedJoinHandle};
 
@@ -42,6 +43,8 @@ pub struct ChatTemplate {
     path: PathBuf,
     environment: Environment<'static>,
     special_tokens: Map<String, Value>,
+    /// The variables that each template reads.
+    read: BTreeMap<String, HashSet<String>>,
 }
 
 #[derive(Debug, Error)]
@@ -172,23 +175,31 @@ impl ChatTemplate {
         clock: Clock,
     ) -> Result<ChatTemplate, TemplateError> {
         let mut environment = environment(clock);
+        let mut read = BTreeMap::new();
         let invalid = |why: String| TemplateError::Syntax { path: path.to_path_buf(), why };
         for (name, source) in sources {
             if source.len() > MAX_SOURCE {
                 return Err(invalid(format!("it has {} bytes; at most {MAX_SOURCE} are read", source.len())));
             }
-            let add = || environment.add_template_owned(name, generation::as_scopes(&source));
+            let add = || {
+                environment.add_template_owned(name.clone(), generation::as_scopes(&source))?;
+                // Parses once more, so it too belongs on the large stack.
+                Ok::<_, minijinja::Error>(environment.get_template(&name)?.undeclared_variables(false))
+            };
             let added = thread::scope(|scope| {
                 let worker = thread::Builder::new().stack_size(COMPILE_STACK).spawn_scoped(scope, add);
                 worker.map(ScopedJoinHandle::join)
             });
             match added {
-                Ok(Ok(added)) => added.map_err(|error| invalid(describe(&error)))?,
+                Ok(Ok(added)) => {
+                    let variables = added.map_err(|error| invalid(describe(&error)))?;
+                    read.insert(name, variables);
+                }
                 Ok(Err(_)) => return Err(invalid("compiling it failed; what is above says where".into())),
                 Err(error) => return Err(invalid(format!("no thread to compile it on: {error}"))),
             }
         }
-        Ok(ChatTemplate { path: path.to_path_buf(), environment, special_tokens })
+        Ok(ChatTemplate { path: path.to_path_buf(), environment, special_tokens, read })
     }
 
     /// Renders messages of text and pictures.
@@ -204,7 +215,8 @@ impl ChatTemplate {
 
     /// Whether that template reads a variable.
     pub fn reads(&self, variable: &str, tools: bool) -> bool {
-        self.chosen(tools).is_some_and(|template| template.undeclared_variables(false).contains(variable))
+        let read = self.chosen(tools).and_then(|template| self.read.get(template.name()));
+        read.is_some_and(|variables| variables.contains(variable))
     }
 
     fn chosen(&self, tools: bool) -> Option<Template<'_, '_>> {

@@ -82,6 +82,8 @@ fn a_template_that_fills_memory_is_refused() {
         ("{{ [1] | tojson(separators=['x' * 2000, '']) }}".to_owned(), "width of 2000"),
         ("{{ 'x\ny' | indent(99999999999) }}".to_owned(), "width of 99999999999"),
         ("{{ '%99999999999d' | format(1) }}".to_owned(), "width of 99999999999"),
+        ("{{ 'x'.ljust(99999999999) }}".to_owned(), "width of 99999999999"),
+        ("{{ '1'.zfill(99999999999) }}".to_owned(), "width of 99999999999"),
         ("{{ '{:>99999999999}'.format(1) }}".to_owned(), "width of 99999999999"),
         ("{{ range(99999) | join('x' * 1000) }}".to_owned(), "bytes of text"),
     ];
@@ -99,10 +101,12 @@ fn a_template_that_fills_memory_is_refused() {
 
 #[test]
 fn operators_and_branches_in_a_row_do_not_overflow_the_stack() {
-    let minus = format!("{{{{ {}1 }}}}", "-".repeat(120_000));
-    let branches = format!("{{% if 0 %}}{}{{% endif %}}", "{%elif 0%}".repeat(12_000));
+    let minus = format!("{{{{ {}1 }}}}{{{{ x }}}}", "-".repeat(120_000));
+    let branches = format!("{{% if x %}}{}{{% endif %}}", "{%elif 0%}".repeat(12_000));
     for source in [&minus, &branches] {
-        let text = compile(source, Map::new()).expect("a valid template").render(&[], false).expect("it renders");
+        let template = compile(source, Map::new()).expect("a valid template");
+        assert!(template.reads("x", false) && !template.reads("y", false));
+        let text = template.render(&[], false).expect("it renders");
         assert_eq!(text, if source == &minus { "1" } else { "" });
     }
     let error = compile(&"-".repeat(200_000), Map::new()).expect_err("it is too long");

@@ -92,12 +92,12 @@ fn string(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, Err
         "zfill" => {
             let (width,): (usize,) = from_args(args)?;
             let (sign, digits) = text.split_at(usize::from(text.starts_with(['+', '-'])));
-            let missing = width.min(MAX_WIDTH).saturating_sub(text.chars().count());
+            let missing = limits::width(width)?.saturating_sub(text.chars().count());
             format!("{sign}{}{digits}", "0".repeat(missing)).into()
         }
         "ljust" | "rjust" | "center" => {
             let (width, fill): (usize, Option<char>) = from_args(args)?;
-            padded(text, method, width.min(MAX_WIDTH), fill.unwrap_or(' ')).into()
+            padded(text, method, limits::width(width)?, fill.unwrap_or(' ')).into()
         }
         "isdigit" | "isnumeric" | "isdecimal" => every(char::is_numeric).into(),
         "isalpha" => every(char::is_alphabetic).into(),
@@ -113,9 +113,6 @@ fn string(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, Err
 fn three(parts: [&str; 3]) -> Value {
     parts.into_iter().map(Value::from).collect()
 }
-
-/// Keeps a hostile width from becoming memory.
-const MAX_WIDTH: usize = 1 << 16;
 
 fn padded(text: &str, method: &str, width: usize, fill: char) -> String {
     let missing = width.saturating_sub(text.chars().count());
