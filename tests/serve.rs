@@ -76,10 +76,15 @@ impl Server {
 
     /// A request that is sent, and whose answer nobody has read yet.
     fn ask(&self, request: &str, body: &str) -> TcpStream {
+        self.ask_as("localhost", request, body)
+    }
+
+    /// Under a name that the client calls the server by.
+    fn ask_as(&self, host: &str, request: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let length = body.len();
-        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
         stream
     }
 
@@ -251,6 +256,13 @@ fn faults_have_their_status_and_nothing_hangs() {
         assert!(answer.contains(&format!("\"code\":{code:?}")), "{request} {body:.40}: {answer}");
     }
 
+    // Without a key, the name that a page of another site gave this address is none to ask by.
+    for (host, expected) in [("evil.example:80", "403 "), ("localhost", "200 "), ("[::1]:80", "200 ")] {
+        let mut answer = String::new();
+        server.ask_as(host, "GET /v1/models", "").read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{host}: {answer}");
+    }
+
     // One runs, one waits, the third is told when to come again. Whoever hangs up makes room.
     let held: Vec<TcpStream> = (0..2).map(|_| server.ask(RUN, LONG)).collect();
     server.until_counted("vllm:num_requests_running 1");
@@ -378,6 +390,13 @@ fn the_page_chats() {
             &mut browser,
             "document.querySelectorAll('.note')[2].textContent.includes('stopped') && !$('send').hidden",
         );
+        // What an answer still brings when its chat was left is for nobody.
+        ask(&page, &mut browser, "Count to one thousand.");
+        becomes(&page, &mut browser, "document.querySelectorAll('article.assistant p')[3].textContent.length > 5");
+        page.seen(&mut browser, "$('clear').click()");
+        let later = "new Promise((resolve) => setTimeout(() => resolve([messages.length, $('talk').children.length, \
+                     $('send').hidden, $('said').textContent].join()), 500))";
+        assert_eq!(page.seen(&mut browser, later), Value::from("0,0,false,"));
         // A picture is refused by a model that sees none, in words that are read aloud.
         let drop = "(() => { const data = new DataTransfer(); data.items.add(new File(['x'], 'a.png', { type: 'image/png' })); \
                     document.dispatchEvent(new DragEvent('drop', { dataTransfer: data })); return $('said').textContent; })()";

@@ -152,6 +152,8 @@ def tools():
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
     told = asked + [answer.message, {"role": "tool", "tool_call_id": call.id, "content": "Rain."}]
     assert chat(told, tools=[TOOL], max_tokens=4).usage.prompt_tokens > 50
+    told[1] = answer.message.model_dump()
+    assert chat(told, tools=[TOOL], max_tokens=4).usage.prompt_tokens > 50, "as the client writes it out"
     assert text(chat(tools=[TOOL], tool_choice="none")) == text(chat()), "no tool is told of"
 
 
@@ -190,6 +192,8 @@ REFUSED = [
     ({"max_tokens": 0}, 400, "max_tokens", "invalid_value"),
     ({"extra_body": {"stop": 5}}, 400, "stop", "invalid_type"),
     ({"stop": [""]}, 400, "stop", "invalid_value"),
+    ({"stop": ["x" * 4097]}, 400, "stop", "invalid_value"),
+    ({"extra_body": {"repetition_penalty": 1e-30}}, 400, "repetition_penalty", "invalid_value"),
     ({"extra_body": {"temperature": "hot"}}, 400, "temperature", "invalid_type"),
     ({"logit_bias": {"9999999": 1}}, 400, "logit_bias.9999999", "invalid_value"),
     ({"logit_bias": {"5": 101}}, 400, "logit_bias.5", "invalid_value"),

@@ -1,6 +1,7 @@
 //! `mlxcel serve`: flags, logging, and the runtime that everything else runs on.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     io::Write,
     net::SocketAddr,
@@ -127,13 +128,14 @@ fn engine_options(
     })
 }
 
-/// The directory's name first, then the aliases.
+/// The aliases first, then the directory's name; each once.
 fn names(model: &Path, aliases: &[String]) -> Vec<String> {
     let real = model.canonicalize().unwrap_or_else(|_| model.to_path_buf());
     let own = real.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
     let mut names: Vec<String> = aliases.to_vec();
     names.push(own);
-    names.dedup();
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
     names
 }
 
@@ -176,4 +178,18 @@ fn recorder() -> Result<PrometheusHandle> {
         .and_then(PrometheusBuilder::install_recorder)
         .context("collecting metrics")
         .inspect(|_| numbers::describe())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::names;
+
+    #[test]
+    fn each_name_is_there_once_and_an_alias_comes_first() {
+        let aliases = ["a", "b", "a", "model"].map(str::to_owned);
+        assert_eq!(names(Path::new("/there/is/no/model"), &aliases), ["a", "b", "model"]);
+        assert_eq!(names(Path::new("/there/is/no/model"), &[]), ["model"]);
+    }
 }

@@ -24,6 +24,7 @@ use std::{
 use mgraph_runtime::{engine::admit, error::Result, sampler::Sampler, session::Session};
 use tokio::sync::mpsc;
 
+pub(crate) use grammar::guided;
 pub use open::{EngineOptions, Loaded, Progress};
 use prefix::Told;
 use running::Ticket;

@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::chat::{Choice, Function, Tools};
+use crate::{
+    api::chat::{Choice, Function, Tools},
+    engine::guided,
+};
 
 /// How a model writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +119,7 @@ pub fn forced(tools: &Tools, form: Form) -> Option<String> {
     for (at, function) in allowed.iter().enumerate() {
         let begin = format!("{{\"name\": {}, {:?}: ", Value::from(function.name.as_str()), form.arguments);
         let schema = function.parameters.clone().unwrap_or_else(any_object);
-        let schema = Value::Object(schema);
+        let schema = guided(&Value::Object(schema));
         grammar.push_str(&format!("call_{at}: {} args_{at} \"}}\"\nargs_{at}: %json {schema}\n", Value::from(begin)));
     }
     Some(grammar)
@@ -263,7 +266,10 @@ mod tests {
     use serde_json::json;
 
     use super::{Call, FORMS, Form, Reader, Said, Told, forced, written_out};
-    use crate::api::chat::{Choice, Function, Tools};
+    use crate::{
+        api::chat::{Choice, Function, Tools},
+        engine::guided,
+    };
 
     fn tools(choice: Choice) -> Tools {
         let function = |name: &str| Function { name: name.into(), description: None, parameters: None, strict: None };
@@ -385,7 +391,7 @@ mod tests {
             "start: call\n\
              call: \"<tool_call>\" \"\\n\" (call_0) \"\\n\" \"</tool_call>\"\n\
              call_0: \"{\\\"name\\\": \\\"g\\\", \\\"arguments\\\": \" args_0 \"}\"\n\
-             args_0: %json {\"type\":\"object\"}\n"
+             args_0: %json {\"type\":\"object\",\"x-guidance\":{\"whitespace_pattern\":\"[\\\\x20\\\\x0A\\\\x0D\\\\x09]{1,16}\"}}\n"
         );
         let required = forced(&tools(Choice::Required), FORMS[2]).expect("a grammar");
         assert!(required.starts_with("start: call\ncall:   (call_0 | call_1)"), "{required}");

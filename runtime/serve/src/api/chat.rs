@@ -101,6 +101,18 @@ pub struct Message {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub refusal: Option<Value>,
+    /// As `refusal`.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub audio: Option<Value>,
+    /// As `refusal`; calls are in `tool_calls`.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub function_call: Option<Value>,
+    /// As `refusal`; null or an empty list.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub annotations: Option<Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, ToSchema)]
@@ -400,8 +412,16 @@ impl Message {
             let path = format!("{path}.{field}");
             Err(ApiError::parameter(&path, format!("{path}: {message}")))
         };
-        if self.refusal.is_some_and(|refusal| !refusal.is_null()) {
-            return refuse("refusal", "this server's answers have none; expected null");
+        let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+        for (field, value) in [
+            ("refusal", &self.refusal),
+            ("audio", &self.audio),
+            ("function_call", &self.function_call),
+            ("annotations", &self.annotations),
+        ] {
+            if value.as_ref().is_some_and(|value| !empty(value)) {
+                return refuse(field, "this server's answers have none; expected null");
+            }
         }
         let calls = self.tool_calls.unwrap_or_default();
         if !calls.is_empty() && self.role != Role::Assistant {
@@ -443,6 +463,8 @@ impl CallMade {
         // Templates write the arguments with `tojson`, so they get the object.
         let arguments = match serde_json::from_str(&self.function.arguments) {
             Ok(Value::Object(arguments)) => arguments,
+            // As models call what takes no arguments.
+            Err(_) if self.function.arguments.trim().is_empty() => Map::new(),
             Ok(_) | Err(_) => {
                 let path = format!("{path}.tool_calls[{at}].function.arguments");
                 return Err(ApiError::parameter(&path, format!("{path} is no JSON object written as a string")));
@@ -485,5 +507,43 @@ impl Content {
         }
         let texts: Vec<&str> = told.iter().filter_map(|part| part["text"].as_str()).collect();
         Ok(texts.join("\n").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Known, parse};
+
+    /// Messages as templates read them, or the parameter that was refused.
+    fn read(messages: &Value) -> Result<Value, Option<String>> {
+        let body = json!({ "messages": messages }).to_string();
+        let chat = parse(body.as_bytes(), Known { logits: 10, ids: 10 }).map_err(|error| error.detail.param)?;
+        Ok(chat.messages.into())
+    }
+
+    #[test]
+    fn an_answer_may_be_sent_back_as_clients_write_it() {
+        let call = |arguments: &str| {
+            json!([{"role": "assistant", "content": null, "refusal": null, "audio": null,
+            "function_call": null, "annotations": [], "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]}])
+        };
+        for (arguments, told) in [("{}", json!({})), ("", json!({})), ("{\"x\":1}", json!({"x": 1}))] {
+            let read = read(&call(arguments)).expect("good");
+            assert_eq!(read[0]["tool_calls"][0]["function"]["arguments"], told, "{arguments:?}");
+        }
+        assert_eq!(read(&call("[]")), Err(Some("messages[0].tool_calls[0].function.arguments".into())));
+        for (field, value) in [
+            ("audio", json!({"id": "a"})),
+            ("function_call", json!({"name": "f"})),
+            ("annotations", json!([{"type": "url_citation"}])),
+            ("refusal", json!("no")),
+        ] {
+            let mut message = json!([{"role": "assistant", "content": "a"}]);
+            message[0][field] = value;
+            assert_eq!(read(&message), Err(Some(format!("messages[0].{field}"))), "{field}");
+        }
     }
 }

@@ -16,6 +16,7 @@ pub const MOST_CHOICES: u32 = 16;
 /// Most alternatives reported with a token.
 pub const MOST_ALTERNATIVES: u32 = 20;
 const MOST_STOPS: usize = 16;
+const MOST_STOP_BYTES: usize = 4 << 10;
 
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +39,7 @@ pub struct Generation {
     #[schema(minimum = 0, maximum = 1, default = 0)]
     pub min_p: Option<f32>,
     /// Divides the logits of tokens that are in the text already; 1 is none.
-    #[schema(exclusive_minimum = 0, maximum = 10, default = 1)]
+    #[schema(minimum = 0.01, maximum = 10, default = 1)]
     pub repetition_penalty: Option<f32>,
     #[schema(minimum = -2, maximum = 2, default = 0)]
     pub presence_penalty: Option<f32>,
@@ -128,7 +129,7 @@ impl Generation {
             top_p: above_zero("top_p", self.top_p, 1.0)?,
             top_k,
             min_p: within("min_p", self.min_p, 0.0, 0.0, 1.0)?,
-            repetition_penalty: above_zero("repetition_penalty", self.repetition_penalty, 10.0)?,
+            repetition_penalty: within("repetition_penalty", self.repetition_penalty, 1.0, 0.01, 10.0)?,
             presence_penalty: within("presence_penalty", self.presence_penalty, 0.0, -2.0, 2.0)?,
             frequency_penalty: within("frequency_penalty", self.frequency_penalty, 0.0, -2.0, 2.0)?,
             logit_bias: bias(self.logit_bias.unwrap_or_default(), vocabulary)?,
@@ -207,6 +208,10 @@ fn stops(stop: Option<OneOrMore>) -> Result<Vec<String>, ApiError> {
     if strings.iter().any(String::is_empty) {
         return Err(ApiError::parameter("stop", "stop: an empty string would end every answer at once"));
     }
+    if let Some(long) = strings.iter().find(|string| string.len() > MOST_STOP_BYTES) {
+        let message = format!("stop: a string has {} bytes; at most {MOST_STOP_BYTES} are taken", long.len());
+        return Err(ApiError::parameter("stop", message));
+    }
     Ok(strings)
 }
 
@@ -224,4 +229,29 @@ pub fn max_tokens(name: &str, value: Option<i64>) -> Result<Option<usize>, ApiEr
             .ok_or_else(|| ApiError::parameter(name, format!("{name} is {count}; expected at least 1")))
     };
     value.map(checked).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Generation;
+
+    #[test]
+    fn what_numbers_and_lengths_are_taken() {
+        let checked = |parameter: &str, value: Value| {
+            let generation: Generation =
+                serde_json::from_value(json!({ parameter: value })).expect("its type is right");
+            generation.check(10).map(drop).map_err(|error| (error.status, error.detail.param))
+        };
+        let refused = |parameter: &str| Err((400, Some(parameter.to_owned())));
+        for value in [0.01, 1.0, 10.0] {
+            assert_eq!(checked("repetition_penalty", json!(value)), Ok(()), "{value}");
+        }
+        for value in [-1.0, 0.0, 1e-30, 0.009, 10.1] {
+            assert_eq!(checked("repetition_penalty", json!(value)), refused("repetition_penalty"), "{value}");
+        }
+        assert_eq!(checked("stop", json!(["x".repeat(4096)])), Ok(()));
+        assert_eq!(checked("stop", json!(["a", "x".repeat(4097)])), refused("stop"));
+    }
 }

@@ -62,11 +62,16 @@ impl Grammars {
 }
 
 fn schema(given: &Value) -> TopLevelGrammar {
+    TopLevelGrammar::from_json_schema(guided(given))
+}
+
+/// A schema whose answers have bounded white space; how it is compiled is not the client's to say.
+pub(crate) fn guided(given: &Value) -> Value {
     let mut schema = given.clone();
     if let Some(object) = schema.as_object_mut() {
-        object.entry("x-guidance").or_insert_with(|| json!({ "whitespace_pattern": JSON_SPACE }));
+        object.insert("x-guidance".into(), json!({ "whitespace_pattern": JSON_SPACE }));
     }
-    TopLevelGrammar::from_json_schema(schema)
+    schema
 }
 
 /// As `toktrie` wants it: special tokens behind a marker that no text has, and nothing for ids that stand for nothing.
@@ -105,5 +110,21 @@ impl Form {
     pub fn take(&mut self, token: u32) -> Result<bool, String> {
         self.matcher.consume_token(token).map_err(|error| short(&error.to_string()))?;
         Ok(self.matcher.is_stopped())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{JSON_SPACE, guided};
+
+    #[test]
+    fn how_a_schema_is_compiled_is_not_the_clients_to_say() {
+        let space = json!({ "whitespace_pattern": JSON_SPACE });
+        for given in [json!({"type": "object"}), json!({"type": "object", "x-guidance": {"item_separator": "x*"}})] {
+            assert_eq!(guided(&given), json!({"type": "object", "x-guidance": space}));
+        }
+        assert_eq!(guided(&json!(true)), json!(true));
     }
 }

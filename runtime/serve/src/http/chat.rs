@@ -164,8 +164,15 @@ fn finish(done: &request::Done, no_calls: bool) -> FinishReason {
 
 fn tool_call(call: Call, index: Option<usize>) -> ToolCall {
     let Call { name, arguments } = call;
-    let id = format!("call_{:016x}", arbitrary());
+    let id = call_id(arbitrary());
     ToolCall { index, id, kind: "function", function: ToolFunction { name, arguments } }
+}
+
+/// Nine letters and digits: what Mistral's templates demand of a call that is sent back to them.
+fn call_id(number: u64) -> String {
+    const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let digit = |power: u32| char::from(ALPHABET[(number / 36_u64.pow(power) % 36) as usize]);
+    (0..9).map(digit).collect()
 }
 
 /// Chunks of a chat's answers.
@@ -278,4 +285,17 @@ pub async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Re
     })
     .await?;
     Ok(guard::json(StatusCode::OK, &Applied { prompt }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::call_id;
+
+    #[test]
+    fn ids_of_calls_are_nine_letters_and_digits() {
+        for (number, id) in [(0, "000000000"), (35, "z00000000"), (36, "010000000")] {
+            assert_eq!(call_id(number), id);
+        }
+        assert!(call_id(u64::MAX).len() == 9 && call_id(u64::MAX).bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,7 +10,7 @@ use std::{
 use axum::{
     body::{Body, Bytes},
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -83,6 +84,25 @@ fn is_json(headers: &HeaderMap) -> bool {
     stated.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
+/// Without keys, a page of another site could ask through a name of its own that it has lead here (DNS rebinding): browsers say
+/// that name. Whoever says none is no browser.
+pub async fn host(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let stated = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+    if app.keys.is_empty() && !stated.is_none_or(is_local) {
+        let message = "without a key this server answers to an IP address or `localhost` alone; start it with --api-key \
+                       to use another name";
+        return ApiError::client(403, "host_not_allowed", message).into_response();
+    }
+    next.run(request).await
+}
+
+fn is_local(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host();
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
+}
+
 /// Lets nobody pass without one of the keys, where there are any.
 pub async fn key(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
@@ -138,7 +158,26 @@ pub fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
-    use super::one_of;
+    use super::{is_local, one_of};
+
+    #[test]
+    fn a_host_is_an_address_or_localhost() {
+        for good in ["localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "10.0.0.3:80"]
+        {
+            assert!(is_local(good), "{good:?}");
+        }
+        for bad in [
+            "",
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "a b",
+            "1.2.3",
+        ] {
+            assert!(!is_local(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn a_key_is_one_of_the_keys_or_not() {

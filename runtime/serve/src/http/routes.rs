@@ -59,6 +59,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route_layer(middleware::from_fn(guard::count))
         .method_not_allowed_fallback(guard::no_such_method)
         .fallback(guard::no_such_route)
+        .layer(middleware::from_fn_with_state(app.clone(), guard::host))
         .layer(CatchPanicLayer::custom(guard::panicked))
         .with_state(app)
 }

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
+use axum::serve::ListenerExt;
 use tokio::{net::TcpListener, sync::oneshot};
 
 use super::{App, routes};
@@ -12,6 +13,9 @@ const INTERRUPTED: i32 = 130;
 
 /// What connections have to end once every answer is complete: one that never sends its request would hold the process.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How often what was measured is summed up, whether or not somebody reads it: until then each number is held.
+const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Binds, then makes the engine and serves it until a signal. `tell` hears the address once it is bound.
 pub async fn serve(
@@ -24,6 +28,12 @@ pub async fn serve(
     let mut stop = Signals::new()?;
     let app = Arc::new(app()?);
     tell(listener.local_addr().context("the address that is listened on")?);
+    let metrics = app.metrics.clone();
+    tokio::spawn(repeat(UPKEEP, move || metrics.run_upkeep()));
+    let listener = listener.tap_io(|connection| {
+        // Pieces of an answer are small, and each is to arrive at once; without it they arrive all the same.
+        let _ = connection.set_nodelay(true);
+    });
     let engine = app.engine.clone();
     let last = engine.clone();
     let (told, signalled) = oneshot::channel();
@@ -62,6 +72,15 @@ pub async fn serve(
     }
 }
 
+/// Until the runtime ends.
+async fn repeat(period: Duration, mut what: impl FnMut()) {
+    let mut times = tokio::time::interval(period);
+    loop {
+        times.tick().await;
+        what();
+    }
+}
+
 /// Ends without the destructors of libraries, which would pull the ground from under a thread that still computes.
 fn at_once(code: i32) -> ! {
     // SAFETY: `_exit` has no condition; what is written is written without buffers of this process.
@@ -87,5 +106,25 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::repeat;
+
+    #[test]
+    fn what_is_repeated_goes_on() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let three = async {
+            tokio::spawn(repeat(Duration::from_millis(1), move || drop(tell.send(()))));
+            for _ in 0..3 {
+                told.recv().await.expect("another time");
+            }
+        };
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), three).await }).expect("in time");
     }
 }
