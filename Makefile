@@ -24,12 +24,13 @@ test: model lint ## everything that must hold
 	cargo test --workspace
 	@.ci/fuzz 30
 
-test-long: setup ## 10,000 random graphs on each executor, every ONNX case on IREE, every mutation of the StableHLO text, a million bodies of requests, memory over 2,500
+test-long: setup ## 10,000 random graphs on each executor, every ONNX case on IREE, every mutation of the StableHLO text, a million bodies of requests, 10,000 clients that hang up, memory over 2,500
 	MGRAPH_GRAPHS=10000 cargo test -p mgraph-dsl --test graphs
 	MGRAPH_GRAPHS=10000 cargo test -p mgraph-tests --test graphs -- --nocapture
 	cargo test -p mgraph-tests --test onnx --test mutations -- --ignored
 	MGRAPH_SERVE_CASES=1000000 cargo test -p mgraph-serve --test parsing
 	cargo test -p mgraph-serve --test backends -- --ignored
+	MGRAPH_HANG_UPS=10000 cargo test -p mlxcel --test faults -- hang_up
 
 fuzz: ## fuzz the front end, 20 minutes for each of five targets
 	@.ci/fuzz

@@ -3,14 +3,15 @@
 
 #[expect(dead_code, reason = "tests of files use the rest")]
 mod browser;
+mod server;
 mod small_vlm;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    path::PathBuf,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -18,6 +19,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use browser::{Browser, Page, Scheme};
 use serde_json::Value;
+use server::Server;
 use small_vlm::{REAL, root, small_vlm};
 
 fn toolchain() -> PathBuf {
@@ -25,110 +27,6 @@ fn toolchain() -> PathBuf {
 }
 
 const PICTURE: &str = "landscape.png";
-
-struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Server {
-    /// The real model, on a free port, once it takes requests.
-    fn start(arguments: &[&str]) -> Server {
-        let model = root().join(REAL);
-        assert!(model.is_dir(), "{} is missing; `make model` fetches it", model.display());
-        Server::of(&model, arguments)
-    }
-
-    fn of(model: &Path, arguments: &[&str]) -> Server {
-        let server = Server::loading(model, arguments, &[]);
-        server.until("/health", 200);
-        server
-    }
-
-    /// Once it listens.
-    fn loading(model: &Path, arguments: &[&str], variables: &[(&str, &Path)]) -> Server {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_mlxcel"))
-            .args(["serve", "--port", "0", "--log", "warn", "--model"])
-            .arg(model)
-            .args(arguments)
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on http://").expect("the address").to_owned();
-        Server { process, address }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    /// The status and the whole of the answer, headers included.
-    fn send(&self, request: &str, body: &str) -> (u16, String) {
-        let mut stream = self.ask(request, body);
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-        (status.unwrap_or_else(|| panic!("{answer:?}")), answer)
-    }
-
-    /// A request that is sent, and whose answer nobody has read yet.
-    fn ask(&self, request: &str, body: &str) -> TcpStream {
-        self.ask_as("localhost", request, body)
-    }
-
-    /// Under a name that the client calls the server by.
-    fn ask_as(&self, host: &str, request: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let length = body.len();
-        write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
-        stream
-    }
-
-    fn until(&self, path: &str, status: u16) {
-        let begun = Instant::now();
-        while self.send(&format!("GET {path}"), "").0 != status {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{path} is not {status}");
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Until a number of `/metrics` is this.
-    fn until_counted(&self, number: &str) {
-        let begun = Instant::now();
-        while !self.send("GET /metrics", "").1.contains(&format!("\n{number}\n")) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "never {number}");
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    fn ended(mut self) -> ExitStatus {
-        let begun = Instant::now();
-        loop {
-            match self.process.try_wait().unwrap() {
-                Some(status) => return status,
-                None => assert!(begun.elapsed() < Duration::from_secs(30), "the server does not end"),
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// Runs the checks of `client.py`: of words, or of pictures where one is given.
 fn client(server: &Server, picture: Option<&str>) {
@@ -272,10 +170,6 @@ fn faults_have_their_status_and_nothing_hangs() {
     assert!(answer.contains("\r\nretry-after: ") && answer.contains("queue_full"), "{answer}");
     drop(held);
     server.until_counted("vllm:num_requests_running 0");
-    for _ in 0..quick() {
-        drop(server.ask(RUN, LONG));
-    }
-    server.until_counted("vllm:num_requests_running 0");
 
     // What takes too long says so, in a stream at its end.
     let (status, answer) = server.send(RUN, &LONG.replace("true}", "false}"));
@@ -283,11 +177,6 @@ fn faults_have_their_status_and_nothing_hangs() {
     let (status, answer) = server.send(RUN, LONG);
     assert!(status == 200 && answer.contains("\"code\":\"timeout\"") && !answer.contains("[DONE]"), "{answer}");
     assert_eq!(server.send("GET /health", "").0, 200);
-}
-
-/// Clients that hang up at once; `MGRAPH_HANG_UPS` asks for more of them.
-fn quick() -> u32 {
-    std::env::var("MGRAPH_HANG_UPS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
 }
 
 #[test]

@@ -78,6 +78,10 @@ impl Templates {
                 continue;
             }
             let told = worker.from.recv_timeout(PATIENCE);
+            // A pipe takes a line that nobody reads any more, too.
+            if told == Err(mpsc::RecvTimeoutError::Disconnected) && !fresh {
+                continue;
+            }
             let Ok(told) = told.map_err(drop).and_then(|line| serde_json::from_str(&line).map_err(drop)) else {
                 tracing::error!("the chat template broke the process that it runs in, or took too long");
                 let message = "the chat template failed: it takes too much memory or time for this conversation";

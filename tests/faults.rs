@@ -1,0 +1,363 @@
+//! `mlxcel serve` when things go wrong: each fault has its status and code, whoever did nothing wrong is answered afterwards, and
+//! nothing hangs. Requests with mistakes of form are in `serve.rs` and in `mgraph-serve`'s tests.
+
+#[expect(dead_code, reason = "other tests of the server use the rest")]
+mod server;
+mod small_vlm;
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use server::{SERVE, Server};
+use small_vlm::{REAL, root, small_vlm};
+
+const CHAT: &str = "POST /v1/chat/completions";
+const COMPLETE: &str = "POST /v1/completions";
+const SHORT: &str = r#"{"prompt":"One, two,","max_tokens":2}"#;
+/// Does not end by itself within the patience of these tests.
+const LONG: &str = r#"{"prompt":"One, two,","max_tokens":4000,"ignore_eos":true,"stream":true}"#;
+/// Longer than any of it takes; a server that hangs fails here.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// No slot works, and the next request is answered.
+fn at_rest(server: &Server) {
+    until("all slots idle", || {
+        let (status, slots) = server.send("GET /slots", "");
+        assert_eq!(status, 200, "{slots}");
+        slots.contains("\"idle\"") && !slots.contains("\"is_processing\":true")
+    });
+    let (status, answer) = server.send(COMPLETE, SHORT);
+    assert_eq!(status, 200, "{answer}");
+}
+
+fn asking(picture: &[u8]) -> String {
+    let url = format!("data:image/png;base64,{}", STANDARD.encode(picture));
+    format!(
+        r#"{{"messages":[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"{url}"}}}}]}}],"max_tokens":1}}"#
+    )
+}
+
+fn png_of(width: u32, height: u32) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Grayscale);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&vec![0; (width * height) as usize]).unwrap();
+    drop(writer);
+    file
+}
+
+/// A header that announces 65,535 pixels each way, and nothing after it.
+fn announced(format: &str) -> Vec<u8> {
+    match format {
+        "png" => {
+            let mut file = png_of(1, 1);
+            file[16..24].copy_from_slice(&[0, 0, 255, 255, 0, 0, 255, 255]);
+            let sum = crc(&file[12..29]);
+            file[29..33].copy_from_slice(&sum.to_be_bytes());
+            file
+        }
+        "gif" => b"GIF89a\xff\xff\xff\xff\x80\x00\x00\x00\x00\x00\xff\xff\xff".to_vec(),
+        other => unreachable!("no such header: {other}"),
+    }
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { (sum >> 1) ^ 0xEDB8_8320 } else { sum >> 1 })
+    })
+}
+
+/// Two frames of one pixel.
+fn animation() -> Vec<u8> {
+    let frame = b"\x21\xf9\x04\x00\x0a\x00\x00\x00\x2c\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02\x44\x01\x00";
+    [b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff".as_slice(), frame, frame, b"\x3b"].concat()
+}
+
+#[test]
+fn hostile_pictures_cost_their_own_request() {
+    let model = tempfile::tempdir().unwrap();
+    small_vlm(model.path());
+    let server = Server::of(model.path(), &["--max-image-pixels", "1000000", "--parallel", "1", "--ctx-size", "512"]);
+    let good = fs::read(root().join("runtime/pictures/tests/pooled_crops/landscape.png")).unwrap();
+    let said = |content: &str| format!(r#"{{"messages":[{{"role":"user","content":{content}}}],"max_tokens":1}}"#);
+    let cases: [(&str, String, u16, &str); 12] = [
+        ("a good one", asking(&good), 200, "completion_tokens"),
+        ("bad base64", asking(&good).replace("base64,", "base64,*"), 400, "invalid_image"),
+        ("no picture", asking(b"<html>"), 400, "invalid_image"),
+        ("nothing", asking(b""), 400, "invalid_image"),
+        ("cut", asking(&good[..good.len() / 2]), 400, "invalid_image"),
+        ("a bomb of 2 KB", asking(&png_of(1400, 1400)), 400, "invalid_image"),
+        ("a huge header", asking(&announced("png")), 400, "invalid_image"),
+        ("a huge header of another format", asking(&announced("gif")), 400, "invalid_image"),
+        ("an animation", asking(&animation()), 400, "invalid_image"),
+        ("a wrong role", said("\"?\"").replace("user", "robot"), 400, "invalid_"),
+        ("a role that is none", said("\"?\"").replace("\"user\"", "5"), 400, "invalid_type"),
+        ("a part that is none", said("[{\"type\":\"smell\"}]"), 400, "invalid_"),
+    ];
+    for (what, body, expected, told) in cases {
+        let (status, answer) = server.send(CHAT, &body);
+        assert_eq!(status, expected, "{what}: {answer}");
+        assert!(answer.contains(told), "{what}: {answer}");
+    }
+    at_rest(&server);
+}
+
+/// Clients that hang up; `MGRAPH_HANG_UPS` asks for more of them.
+fn hang_ups() -> usize {
+    std::env::var("MGRAPH_HANG_UPS").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
+}
+
+/// Bytes that are in memory, by Linux.
+fn resident(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+fn files(server: &Server) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", server.process.id())).unwrap().count()
+}
+
+#[test]
+fn clients_that_hang_up_dawdle_or_never_read_hold_up_nobody() {
+    let server = Server::start(&["--parallel", "2", "--max-queue", "256", "--ctx-size", "4096"]);
+    at_rest(&server);
+    let (memory, open) = (resident(&server), files(&server));
+
+    for at in 0..hang_ups() {
+        let mut client = TcpStream::connect(&server.address).unwrap();
+        let whole = format!(
+            "{COMPLETE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{LONG}",
+            LONG.len()
+        );
+        let sent = match at % 4 {
+            0 => 0,
+            1 => 20,
+            2 => whole.len() - 5,
+            _ => whole.len(),
+        };
+        client.write_all(&whole.as_bytes()[..sent]).unwrap();
+        if at % 8 == 7 {
+            // The server may already have answered, which makes this an error here.
+            let _ = client.shutdown(Shutdown::Write);
+        }
+    }
+    at_rest(&server);
+    until("no more files open than before", || files(&server) <= open + 2);
+
+    // Nobody reads what these are sent, and these never say all that they want.
+    let unread: Vec<TcpStream> = (0..2).map(|_| server.ask(COMPLETE, &LONG.replace("4000", "100"))).collect();
+    let dawdlers: Vec<TcpStream> = (0..64)
+        .map(|at| {
+            let mut client = TcpStream::connect(&server.address).unwrap();
+            write!(client, "{}", &format!("{COMPLETE} HTTP/1.1\r\ncontent-length: 9\r\n\r\n{{")[..20 + at % 20])
+                .unwrap();
+            client
+        })
+        .collect();
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!(
+        "{COMPLETE} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        SHORT.len()
+    );
+    for piece in format!("{head}{SHORT}").as_bytes().chunks(40) {
+        slow.write_all(piece).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    at_rest(&server);
+    drop((unread, dawdlers));
+    let more = resident(&server).saturating_sub(memory);
+    assert!(more < 200 << 20, "{} MB more than at the start", more >> 20);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let server = Server::start(&["--ctx-size", "4096"]);
+    let running = server.ask(COMPLETE, LONG);
+    server.until_counted("vllm:num_requests_running 1");
+    server.signal("-TERM");
+    until("it takes no more connections", || TcpStream::connect(&server.address).is_err());
+    let begun = Instant::now();
+    server.signal("-TERM");
+    assert_eq!(server.ended().code(), Some(130));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    drop(running);
+}
+
+/// The processes that the server started.
+#[cfg(target_os = "linux")]
+fn children(server: &Server) -> Vec<String> {
+    let id = server.process.id();
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.unwrap().path().join("children")).ok())
+        .flat_map(|ids| ids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_template_worker_is_replaced() {
+    let server = Server::start(&["--ctx-size", "256"]);
+    let body = r#"{"messages":[{"role":"user","content":"Hello"}],"max_tokens":1}"#;
+    for _ in 0..3 {
+        let (status, answer) = server.send(CHAT, body);
+        assert_eq!(status, 200, "{answer}");
+        let workers = children(&server);
+        assert_eq!(workers.len(), 1, "{workers:?}");
+        assert!(Command::new("kill").arg("-KILL").args(&workers).status().unwrap().success());
+    }
+}
+
+/// The engine's memory is taken away while it works: a prompt needs more than the process may still have.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_engine_without_memory_fails_in_words() {
+    let server = Server::start(&["--ctx-size", "4096", "--parallel", "2"]);
+    at_rest(&server);
+    let mut running = server.ask(COMPLETE, LONG);
+    server.until_counted("vllm:num_requests_running 1");
+    let status = fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
+    let mapped = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let mapped: u64 = mapped.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+    let limit = mapped + (4 << 20);
+    let limited =
+        Command::new("prlimit").arg(format!("--as={limit}")).args(["--pid", &server.process.id().to_string()]).status();
+    assert!(limited.unwrap().success());
+    let (status, answer) = server.send(COMPLETE, &format!(r#"{{"prompt":"{}","max_tokens":4}}"#, "word ".repeat(3000)));
+    let failed = Instant::now();
+    assert!(status == 500 && answer.contains("\"code\":\"engine_failed\""), "{answer}");
+    until("it says so", || server.send("GET /health", "").0 == 503);
+    assert!(failed.elapsed() < Duration::from_secs(1), "{:?}", failed.elapsed());
+    let mut rest = String::new();
+    running.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("\"code\":\"engine_failed\"") && !rest.contains("[DONE]"), "{rest}");
+    let (status, answer) = server.send(COMPLETE, SHORT);
+    assert!(status == 503 && answer.contains("\"code\":\"engine_failed\""), "{answer}");
+    server.signal("-TERM");
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+const GREEDY: &str = r#"{"prompt":"One, two,","max_tokens":8,"temperature":0,"ignore_eos":true}"#;
+const SMALL: [&str; 6] = ["--backend", "iree", "--ctx-size", "16", "--parallel", "1"];
+
+/// The text of the answer.
+fn greedy(server: &Server) -> String {
+    let (status, answer) = server.send(COMPLETE, GREEDY);
+    assert_eq!(status, 200, "{answer}");
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    serde_json::from_str::<serde_json::Value>(body).unwrap()["choices"][0]["text"].to_string()
+}
+
+fn kept(cache: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(cache).unwrap().map(|file| file.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|kind| kind == "vmfb")).collect()
+}
+
+#[test]
+fn a_cache_of_modules_is_shared_mended_and_done_without() {
+    let (model, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    small_vlm(model.path());
+    let start = || Server::loading(model.path(), &SMALL, &[("MLXCEL_CACHE", cache.path())]);
+
+    // Two on one empty cache: what one compiles, the other waits for.
+    let both = [start(), start()];
+    both.iter().for_each(|server| server.until("/health", 200));
+    let expected = greedy(&both[0]);
+    assert_eq!(greedy(&both[1]), expected);
+    drop(both);
+    let modules = kept(cache.path());
+    assert!(!modules.is_empty());
+
+    // Cut, flipped, emptied: compiled again.
+    for (at, module) in modules.iter().enumerate() {
+        let mut bytes = fs::read(module).unwrap();
+        match at % 3 {
+            0 => bytes.truncate(bytes.len() / 2),
+            1 => bytes.iter_mut().skip(100).step_by(1000).for_each(|byte| *byte ^= 0x55),
+            _ => bytes.clear(),
+        }
+        fs::write(module, bytes).unwrap();
+    }
+    let server = start();
+    server.until("/health", 200);
+    assert_eq!(greedy(&server), expected);
+    drop(server);
+    assert_eq!(kept(cache.path()).len(), modules.len());
+    assert!(modules.iter().all(|module| fs::metadata(module).unwrap().len() > 1000), "whole again");
+
+    // A disk that is full, or no folder at all where no disk may be mounted.
+    let full = tempfile::tempdir().unwrap();
+    let line = "mount -t tmpfs -o size=16k none \"$MLXCEL_CACHE\" && exec \"$@\"";
+    let mounts = ["-rm", "sh", "-c"];
+    let can = Command::new("unshare").args(mounts).args([line, "sh", "true"]).env("MLXCEL_CACHE", full.path()).status();
+    let mut command = if can.is_ok_and(|status| status.success()) {
+        let mut command = Command::new("unshare");
+        command.args(mounts).args([line, "sh", env!("CARGO_BIN_EXE_mlxcel")]).env("MLXCEL_CACHE", full.path());
+        command
+    } else {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlxcel"));
+        command.env("MLXCEL_CACHE", model.path().join("config.json"));
+        command
+    };
+    command.args(SERVE).arg(model.path()).args(SMALL);
+    let server = Server::by(command);
+    server.until("/health", 200);
+    assert_eq!(greedy(&server), expected);
+}
+
+#[test]
+fn what_keeps_a_server_from_starting_is_said() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.yaml");
+    fs::write(&config, "prt: 1").unwrap();
+    let (model, config) = (root().join(REAL).display().to_string(), config.display().to_string());
+    let cases: [(&[&str], &[(&str, &str)], &str); 6] = [
+        (&["--model", &model, "--port", &port], &[], "in use"),
+        (&["--model", &model, "--config", &config], &[], "did you mean \"port\"?"),
+        (&["--model", &model], &[("MLXCEL_PARALLEL", "many")], "--parallel <N>"),
+        (&["--model", &model, "--parallel", "0"], &[], "--parallel"),
+        (&["--model", &model, "--modle", "x"], &[], "--modle"),
+        (&["--model", &config], &[], "is no directory"),
+    ];
+    for (arguments, variables, told) in cases {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlxcel"));
+        command.arg("serve").args(arguments).envs(variables.iter().copied());
+        let run = command.output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?} {variables:?}: {said}");
+        assert!(said.contains(told), "{arguments:?} {variables:?}: {said}");
+    }
+
+    // A folder without a checkpoint is known only once it is read: the server says so, and goes on saying so.
+    let empty = tempfile::tempdir().unwrap();
+    let server = Server::loading(empty.path(), &[], &[]);
+    until("it fails", || server.send("GET /health", "").1.contains("config.json"));
+    let (status, answer) = server.send(COMPLETE, SHORT);
+    assert!(status == 503 && answer.contains("\"code\":\"engine_failed\""), "{answer}");
+    server.signal("-TERM");
+    assert_eq!(server.ended().code(), Some(0));
+}
