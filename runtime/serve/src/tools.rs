@@ -266,10 +266,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Call, FORMS, Form, Reader, Said, Told, forced, written_out};
-    use crate::{
-        api::chat::{Choice, Function, Tools},
-        engine::guided,
-    };
+    use crate::api::chat::{Choice, Function, Tools};
 
     fn tools(choice: Choice) -> Tools {
         let function = |name: &str| Function { name: name.into(), description: None, parameters: None, strict: None };
