@@ -335,7 +335,8 @@ fn what_keeps_a_server_from_starting_is_said() {
     let config = folder.path().join("config.yaml");
     fs::write(&config, "prt: 1").unwrap();
     let (model, config) = (root().join(REAL).display().to_string(), config.display().to_string());
-    let cases: [(&[&str], &[(&str, &str)], &str); 6] = [
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+    let cases: [Case; 6] = [
         (&["--model", &model, "--port", &port], &[], "in use"),
         (&["--model", &model, "--config", &config], &[], "did you mean \"port\"?"),
         (&["--model", &model], &[("MLXCEL_PARALLEL", "many")], "--parallel <N>"),

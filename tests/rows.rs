@@ -100,11 +100,11 @@ fn alone_and_among_others(backend: Backend, golden: &str) {
         logits[row].push(shared.step(&batch, None).unwrap());
         done[row] += count;
     }
-    for row in 0..4 {
+    for (row, logits) in logits.iter().enumerate() {
         alone.reset().unwrap();
         let mut start = 0;
         let turns = TURNS.iter().filter(|(of, _)| *of == row);
-        for ((_, count), expected) in turns.zip(&logits[row]) {
+        for ((_, count), expected) in turns.zip(logits) {
             let batch = piece(alone.as_ref(), row, start, *count);
             assert_eq!(&alone.step(&batch, None).unwrap(), expected, "{backend} {golden}: row {row} from {start}");
             start += count;

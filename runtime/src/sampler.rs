@@ -164,7 +164,7 @@ impl Sampler {
     fn changed(&self, logits: &[f32], allowed: Option<&[u32]>) -> Result<Option<Vec<f32>>, SamplerError> {
         let Settings { repetition_penalty, presence_penalty, frequency_penalty, logit_bias, .. } = &self.settings;
         let penalized = *repetition_penalty != 1.0 || *presence_penalty != 0.0 || *frequency_penalty != 0.0;
-        if allowed.is_none() && logit_bias.is_empty() && !(penalized && !self.seen.is_empty()) {
+        if allowed.is_none() && logit_bias.is_empty() && (!penalized || self.seen.is_empty()) {
             return Ok(None);
         }
         let mut logits = logits.to_vec();

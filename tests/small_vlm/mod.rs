@@ -94,8 +94,7 @@ fn weights(golden: &[u8]) -> Vec<u8> {
         let shape = vec![VOCABULARY, view.shape()[1]];
         (shape.clone(), numbers(shape.iter().product(), scale))
     };
-    let all: Vec<(String, (Vec<usize>, Vec<u8>))> =
-        golden.iter().map(|(name, view)| (name.to_owned(), widened(name, view))).collect();
+    let all: Vec<_> = golden.iter().map(|(name, view)| (name.to_owned(), widened(name, view))).collect();
     let views = all
         .iter()
         .map(|(name, (shape, bytes))| (name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));

@@ -137,7 +137,7 @@ fn jpeg_ends(file: &[u8]) -> bool {
     const END: u8 = 0xd9;
     let mut at = 2;
     let mut scanned = false;
-    while let Some(marker) = file.get(at..).and_then(|rest| rest.windows(2).position(|pair| is_marker(pair))) {
+    while let Some(marker) = file.get(at..).and_then(|rest| rest.windows(2).position(is_marker)) {
         at += marker + 2;
         match file[at - 1] {
             END if scanned => return true,

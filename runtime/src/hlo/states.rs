@@ -58,7 +58,7 @@ impl States {
         self.pieces.clear();
         self.held.clear();
         for (path, ty) in self.types.iter() {
-            let held = if self.rows == 1 || row_bytes(ty) % ALIGNMENT == 0 {
+            let held = if self.rows == 1 || row_bytes(ty).is_multiple_of(ALIGNMENT) {
                 Held::Device(runtime.zeros(ty)?)
             } else {
                 Held::Host(Tensor::zeros(ty.dtype, &ty.sizes()))

@@ -79,7 +79,9 @@ mod tests {
 
     #[test]
     fn cuts() {
-        let cases: &[(&[&str], &[&str], &str, Option<&str>)] = &[
+        /// Stop strings, pieces, what is given out, what ended it.
+        type Case = (&'static [&'static str], &'static [&'static str], &'static str, Option<&'static str>);
+        let cases: &[Case] = &[
             (&[], &["ab", "c"], "abc", None),
             (&["END"], &["a E", "N", "D b"], "a ", Some("END")),
             (&["END"], &["EEN", "DEND"], "E", Some("END")),

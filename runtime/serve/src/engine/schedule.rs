@@ -297,17 +297,21 @@ mod tests {
 
     #[test]
     fn ranges_cover_active_rows_cheaply() {
-        let cases: &[(&[usize], usize, &[Range<usize>])] = &[
+        /// Active rows, of how many, first and one past the last of each range.
+        type Case = (&'static [usize], usize, &'static [[usize; 2]]);
+        let cases: &[Case] = &[
             (&[], 8, &[]),
-            (&[3], 8, &[3..4]),
-            (&[0, 1, 2], 8, &[0..4]),
-            (&[5, 6, 7], 8, &[4..8]),
-            (&[0, 1, 2, 3, 4, 5, 6, 7], 8, &[0..8]),
-            (&[0, 15], 16, &[0..1, 15..16]),
-            (&[0, 4], 6, &[0..6]),
+            (&[3], 8, &[[3, 4]]),
+            (&[0, 1, 2], 8, &[[0, 4]]),
+            (&[5, 6, 7], 8, &[[4, 8]]),
+            (&[0, 1, 2, 3, 4, 5, 6, 7], 8, &[[0, 8]]),
+            (&[0, 15], 16, &[[0, 1], [15, 16]]),
+            (&[0, 4], 6, &[[0, 6]]),
         ];
         for (active, rows, wanted) in cases {
-            assert_eq!(&ranges(active, *rows), wanted, "{active:?} of {rows}");
+            let found: Vec<[usize; 2]> =
+                ranges(active, *rows).into_iter().map(|range| [range.start, range.end]).collect();
+            assert_eq!(&found, wanted, "{active:?} of {rows}");
         }
         for rows in 1..=9 {
             let lengths = lengths(Rules { rows, capacity: 8, batched: true });
