@@ -111,8 +111,9 @@ def rotary():
     bent, _ = ROPE_INIT_FUNCTIONS["llama3"](config(head=32, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64))
     load_case("rope_llama3(rope_frequencies(32, 10000.0), 8.0, 1.0, 4.0, 64.0)", "transformers ROPE_INIT_FUNCTIONS['llama3']", bent)
     for factor, context in [(4.0, 64), (40.0, 4096)]:
-        bent, _ = ROPE_INIT_FUNCTIONS["yarn"](config(head=32, longest=int(factor) * context, rope_type="yarn", factor=factor, beta_fast=32, beta_slow=1, original_max_position_embeddings=context))
+        bent, scale = ROPE_INIT_FUNCTIONS["yarn"](config(head=32, longest=int(factor) * context, rope_type="yarn", factor=factor, beta_fast=32, beta_slow=1, original_max_position_embeddings=context))
         load_case(f"rope_yarn(rope_frequencies(32, 10000.0), 10000.0, {factor}, 32.0, 1.0, {context}.0)", "transformers ROPE_INIT_FUNCTIONS['yarn']", bent)
+        load_case(f"rope_yarn_scale({factor}, 1.0)", "the same", scale)
     short, long = [1.0, 1.25, 1.5, 2.5], [1.0, 3.0, 17.5, 60.25]
     phi3 = config(Phi3Config, longest=131072, rope_type="longrope", short_factor=short, long_factor=long, original_max_position_embeddings=4096)
     for factors, length in [(short, None), (long, 5000)]:
