@@ -391,6 +391,6 @@ pub fn rows() -> Vec<Row> {
             .sized(&[("M", &[5, 1])])
             .drawn(&[("rows", Draw::IndexOrNone("M"))])
             .moved(),
-        load("rope_yarn_scale", "f32[A, 3]", "x + f32([rope_yarn_scale(f, 0.707) for f in [0.5, 4.0, 40.0]])"),
+        load("rope_yarn_scale", "f32[A, 2]", "x + f32([rope_yarn_scale(f, 0.5157069342877273) for f in [0.5, 40.0]])"),
     ]
 }
