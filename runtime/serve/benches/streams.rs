@@ -4,6 +4,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -11,7 +12,6 @@ use std::{
 use mgraph_runtime::{
     backend::Backend,
     error::{Result, bail, ensure},
-    pictures::Pictures,
     session::{Float, Numerics},
 };
 use mgraph_serve::{
@@ -101,7 +101,7 @@ fn streams(engine: &Engine, count: usize) -> Result<Measured> {
                 let prompt = (0..PROMPT).map(|at| 1000 + ((at * 37 + stream * 911 + 7) % 20_000) as u32).collect();
                 let mut answer = engine.submit(Request {
                     prompt,
-                    pictures: Pictures::default(),
+                    pictures: Arc::default(),
                     max_tokens: ANSWER,
                     sampling: Sampling::default(),
                     stop: Stop { ignore_eos: true, ..Stop::default() },

@@ -1,6 +1,9 @@
 //! What the HTTP side hands to the engine, and what comes back: the only types that both know.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use mgraph_runtime::pictures::Pictures;
 /// How the next token is chosen.
@@ -9,10 +12,11 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// One answer to be generated. Everything in it has been checked: the engine refuses for room alone.
+#[derive(Clone)]
 pub struct Request {
     /// Token ids, placeholders of pictures filled in. Never empty.
     pub prompt: Vec<u32>,
-    pub pictures: Pictures,
+    pub pictures: Arc<Pictures>,
     /// At least 1.
     pub max_tokens: usize,
     pub sampling: Sampling,
@@ -21,6 +25,17 @@ pub struct Request {
     /// Alternatives reported with each token, the chosen one's own logarithm always; `None`: no logarithms at all.
     pub logprobs: Option<usize>,
     pub deadline: Option<Instant>,
+}
+
+impl Request {
+    /// The same for `n` answers: answer `i` has the seed plus `i`.
+    pub fn choices(&self, n: u32) -> impl Iterator<Item = Request> {
+        (0..n).map(|choice| {
+            let mut request = self.clone();
+            request.sampling.seed = request.sampling.seed.wrapping_add(u64::from(choice));
+            request
+        })
+    }
 }
 
 /// What ends an answer beside the model's own end-of-sequence tokens; none of it is ever returned.

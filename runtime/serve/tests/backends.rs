@@ -51,7 +51,7 @@ fn alone(backend: Backend, loaded: &Loaded, requests: &[(Vec<u32>, Pictures, usi
 }
 
 fn of((prompt, pictures, count): &(Vec<u32>, Pictures, usize)) -> Request {
-    Request { pictures: pictures.clone(), ..request(prompt, *count) }
+    Request { pictures: Arc::new(pictures.clone()), ..request(prompt, *count) }
 }
 
 #[test]

@@ -53,21 +53,17 @@ pub async fn chat_completions(State(app): State<Arc<App>>, request: Request) -> 
         let prompt = talk.prompt(&shared, &loaded, &chat)?;
         // The last token of an answer is never fed back, so it takes no position.
         let rest = (loaded.capacity + 1).saturating_sub(prompt.tokens.len()).max(1);
-        let request = |choice: u32| {
-            let mut sampling = chat.generation.sampling.clone();
-            sampling.seed = sampling.seed.wrapping_add(u64::from(choice));
-            request::Request {
-                prompt: prompt.tokens.clone(),
-                pictures: prompt.pictures.clone(),
-                max_tokens: chat.max_tokens.unwrap_or(rest),
-                sampling,
-                stop: chat.generation.stop.clone(),
-                shape: shape.clone(),
-                logprobs: chat.logprobs,
-                deadline,
-            }
+        let asked = request::Request {
+            prompt: prompt.tokens,
+            pictures: Arc::new(prompt.pictures),
+            max_tokens: chat.max_tokens.unwrap_or(rest),
+            sampling: chat.generation.sampling.clone(),
+            stop: chat.generation.stop.clone(),
+            shape,
+            logprobs: chat.logprobs,
+            deadline,
         };
-        let asked: Vec<request::Request> = (0..chat.generation.n).map(request).collect();
+        let asked = asked.choices(chat.generation.n).collect();
         let answers = shared.submit(asked).map_err(|error| told_of_shape(error, &chat))?;
         Ok((chat, talk.form, answers))
     })

@@ -52,20 +52,17 @@ pub async fn completions(State(app): State<Arc<App>>, request: Request) -> Resul
                     (read.tokens, read.pictures)
                 }
             };
-            for choice in 0..parsed.generation.n {
-                let mut sampling = parsed.generation.sampling.clone();
-                sampling.seed = sampling.seed.wrapping_add(u64::from(choice));
-                asked.push(request::Request {
-                    prompt: prompt.clone(),
-                    pictures: pictures.clone(),
-                    max_tokens: parsed.max_tokens,
-                    sampling,
-                    stop: parsed.generation.stop.clone(),
-                    shape: Shape::Text,
-                    logprobs: parsed.logprobs,
-                    deadline,
-                });
-            }
+            let request = request::Request {
+                prompt,
+                pictures: Arc::new(pictures),
+                max_tokens: parsed.max_tokens,
+                sampling: parsed.generation.sampling.clone(),
+                stop: parsed.generation.stop.clone(),
+                shape: Shape::Text,
+                logprobs: parsed.logprobs,
+                deadline,
+            };
+            asked.extend(request.choices(parsed.generation.n));
         }
         Ok((parsed, shared.submit(asked)?))
     })

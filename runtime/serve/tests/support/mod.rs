@@ -7,7 +7,7 @@ pub mod scripted;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use mgraph_runtime::{error::Result, model::Model, pictures::Pictures, session::Numerics};
+use mgraph_runtime::{error::Result, model::Model, session::Numerics};
 use mgraph_serve::{
     engine::{Answer, Engine, Health, Loaded},
     request::{Done, Event, Failure, Request, Sampling, Shape, Stop},
@@ -67,7 +67,7 @@ pub fn loaded(dir: &Path, ctx_size: usize, numerics: Numerics) -> Result<Arc<Loa
 pub fn request(prompt: &[u32], max_tokens: usize) -> Request {
     Request {
         prompt: prompt.to_vec(),
-        pictures: Pictures::default(),
+        pictures: Arc::default(),
         max_tokens,
         sampling: Sampling::default(),
         stop: Stop::default(),
