@@ -115,18 +115,19 @@ fn measure(backend: Backend, name: &str, numerics: Numerics) {
         alone.push(logits);
     }
     let given = |row: usize, k: usize| if k == 0 { token(row, PROMPT) } else { best(&alone[row][k - 1]) as i32 };
+    let found_alone = |row: usize, k: usize| alone[row][k].clone();
     let mut one = [0.0; 2];
     for rows in [1, 2, 4, 8] {
         let mut pairs = Vec::new();
         let mut seconds = [f64::INFINITY; 2];
-        for (k, _) in alone[0].iter().enumerate() {
+        for k in 0..STEPS {
             let batch = step(rows, PROMPT + k, |row| given(row, k));
             let (begun, before) = (Instant::now(), computed());
             let logits = session.step(&batch, None).unwrap().to_f32();
             seconds = [seconds[0].min(begun.elapsed().as_secs_f64()), seconds[1].min(computed() - before)];
             let vocabulary = logits.len() / rows;
             for (row, logits) in logits.chunks(vocabulary).enumerate() {
-                pairs.push((alone[row][k].clone(), logits.to_vec()));
+                pairs.push((found_alone(row, k), logits.to_vec()));
             }
         }
         one = if rows == 1 { seconds } else { one };

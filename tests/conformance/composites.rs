@@ -391,6 +391,8 @@ pub fn rows() -> Vec<Row> {
             .sized(&[("M", &[5, 1])])
             .drawn(&[("rows", Draw::IndexOrNone("M"))])
             .moved(),
+        // The numbers of `rope_longrope_scale`'s row, so its module too, which `tests/stablehlo` has stored. Last, for what a row
+        // draws depends on its place.
         load("rope_yarn_scale", "f32[A, 2]", "x + f32([rope_yarn_scale(f, 0.5157069342877273) for f in [0.5, 40.0]])"),
     ]
 }

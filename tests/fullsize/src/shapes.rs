@@ -128,10 +128,15 @@ impl Shapes {
         })
     }
 
+    /// Patches by which neighbouring tiles overlap, on each side.
+    fn margin(&self) -> usize {
+        if self.side > 8 { 4 } else { 1 }
+    }
+
     /// preprocessor_config.json; the margins of the release where its crops are.
     pub(crate) fn preprocessor(&self) -> Value {
         let pixels = self.side * self.patch;
-        let margin = if self.side > 8 { 4 } else { 1 };
+        let margin = self.margin();
         json!({
             "image_processor_type": "Molmo2ImageProcessor",
             "do_convert_rgb": true,
@@ -153,7 +158,7 @@ impl Shapes {
     /// The size of a picture, width first, that is cut into `tiles` tiles, two rows of them where that works out, each as large
     /// as it comes in: with the view of the whole that is one crop more.
     pub(crate) fn picture(&self, tiles: usize) -> (usize, usize) {
-        let margin = if self.side > 8 { 4 } else { 1 };
+        let margin = self.margin();
         let rows = if tiles.is_multiple_of(2) && tiles > 2 { 2 } else { 1 };
         let pixels = |tiles: usize| (tiles * (self.side - 2 * margin) + 2 * margin) * self.patch;
         (pixels(tiles / rows), pixels(rows))
