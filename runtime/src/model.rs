@@ -35,6 +35,14 @@ pub struct Model {
     states: Vec<String>,
 }
 
+/// The most positions that a model is run for.
+#[derive(Debug, Clone, Copy)]
+pub struct MaxPositions {
+    pub count: usize,
+    /// Who says so, for people.
+    pub from: &'static str,
+}
+
 impl Model {
     /// Opens `dir`, finds its family by `model_type`, resolves the config and binds every weight. All faults of one
     /// step are reported together, with the file they are in.
@@ -108,20 +116,14 @@ impl Model {
         rows.min().map_or_else(|| self.vocabulary(), Ok)
     }
 
-    /// Positions that the model is run for, where anybody says: `max_position_embeddings` in config.json, or fewer by the
+    /// The most positions that the model is run for, where anybody says: `max_position_embeddings` in config.json, or fewer by the
     /// family's limit `context`, where it has one.
-    pub fn max_positions(&self) -> Result<Option<usize>> {
-        Ok(self.context_limit().into_iter().chain(self.stated_positions()?).min())
-    }
-
-    /// Where [`Model::max_positions`] comes from, for people.
-    pub fn positions_from(&self) -> &'static str {
-        match self.context_limit() {
-            Some(limit) if self.max_positions().is_ok_and(|most| most == Some(limit)) => {
-                "its limit; --limit context=N sets it"
-            }
-            Some(_) | None => "max_position_embeddings in config.json",
-        }
+    pub fn max_positions(&self) -> Result<Option<MaxPositions>> {
+        let limit =
+            self.context_limit().map(|count| MaxPositions { count, from: "its limit; --limit context=N sets it" });
+        let stated = self.stated_positions()?;
+        let stated = stated.map(|count| MaxPositions { count, from: "max_position_embeddings in config.json" });
+        Ok(limit.into_iter().chain(stated).min_by_key(|most| most.count))
     }
 
     fn context_limit(&self) -> Option<usize> {

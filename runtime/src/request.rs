@@ -7,7 +7,7 @@ pub use mgraph_pictures::{Limits, Picture, PictureError};
 
 use crate::{
     error::{Context, Result, ensure},
-    model::{Model, in_vocabulary},
+    model::{MaxPositions, Model, in_vocabulary},
     pictures::Pictures,
     processor::Processor,
     template::{ChatTemplate, Conversation, Message, Part},
@@ -23,7 +23,7 @@ pub struct Requests {
     tokenizer: Tokenizer,
     template: Option<ChatTemplate>,
     processor: Processor,
-    max_positions: Option<usize>,
+    max_positions: Option<MaxPositions>,
     token_ids: usize,
 }
 
@@ -72,11 +72,11 @@ impl Requests {
     ///
     /// Errors: their tokens alone are more than the model was made for.
     pub fn have_room(&self, pictures: &[Picture]) -> Result<()> {
-        let Some(limit) = self.max_positions else { return Ok(()) };
+        let Some(MaxPositions { count, from }) = self.max_positions else { return Ok(()) };
         let tokens: usize = pictures.iter().map(|picture| self.processor.tokens_of(picture)).sum();
         ensure!(
-            tokens <= limit,
-            "{} pictures take {tokens} tokens, but the model was made for {limit} (max_position_embeddings in config.json): \
+            tokens <= count,
+            "{} pictures take {tokens} tokens, but the model was made for {count} ({from}): \
              send fewer, or smaller ones",
             pictures.len()
         );
@@ -125,7 +125,7 @@ impl Requests {
     /// Positions of a context where nobody says how many: the largest picture that there can be and [`WORDS`] tokens beside it,
     /// at most what the model was made for.
     pub fn default_capacity(&self) -> usize {
-        default_capacity(self.processor.most_tokens(), self.max_positions)
+        default_capacity(self.processor.most_tokens(), self.max_positions.map(|most| most.count))
     }
 }
 

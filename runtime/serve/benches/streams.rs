@@ -56,7 +56,6 @@ fn open(backend: Backend, model: &Path) -> Result<Engine> {
     let engine = Engine::start(EngineOptions {
         families: mgraph_models::FAMILIES,
         model: model.to_owned(),
-        alias: None,
         backend,
         dtype: Float::F32,
         numerics: numerics()?,

@@ -117,7 +117,6 @@ fn engine_options(
     Ok(EngineOptions {
         families,
         model,
-        alias: arguments.alias.first().cloned(),
         backend: arguments.backend,
         dtype: arguments.dtype,
         numerics: arguments.numerics,

@@ -18,7 +18,7 @@ mod worker;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use mgraph_runtime::{engine::admit, error::Result, sampler::Sampler, session::Session};
@@ -236,9 +236,6 @@ impl Loaded {
         }
     }
 }
-
-/// Where nothing has been measured yet.
-const TYPICAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -141,7 +141,7 @@ fn pictures_live_in_any_row() {
         }
     }
     // Words are shared, and pictures where they are the same.
-    let fused = Loaded::new("small".into(), Arc::clone(&loaded.model), Some(128), Numerics::Fused).expect("opened");
+    let fused = Loaded::new(Arc::clone(&loaded.model), Some(128), Numerics::Fused).expect("opened");
     let engine = start(Backend::Mlx, &Arc::new(fused));
     let cached = |one| read(engine.submit(of(one)).expect("is taken")).done().cached_tokens;
     assert_eq!(cached(&requests[0]), 0);

@@ -20,7 +20,7 @@ use crate::{
     engine::{self, Prompt},
     error::{Context, Result, bail},
     family::Family,
-    model::Model,
+    model::{MaxPositions, Model},
     pictures::Seen,
     probes::Probes,
     request::{self, Picture, PictureError, Request, Requests},
@@ -200,18 +200,16 @@ fn session_options(arguments: &Arguments, model: &Model, request: &Request) -> R
     let (prompt, max_tokens) = (request.tokens.len(), arguments.max_tokens as usize);
     // The last generated token is never fed back, so it takes no position.
     let needed = prompt + max_tokens - 1;
-    let limit = model.max_positions()?;
     // With room to fill a call up, prompts about the same pictures share what was compiled for one of them.
     let room = if request.pictures.vision.is_empty() { 0 } else { arguments.backend.fill_up() };
-    let roomy = (needed + room).min(limit.unwrap_or(usize::MAX)).max(needed);
+    let most = model.max_positions()?;
+    let roomy = (needed + room).min(most.map_or(usize::MAX, |most| most.count)).max(needed);
     let capacity = arguments.ctx_size.map_or(roomy, |n| n as usize);
     engine::admit(prompt, max_tokens, capacity)?;
-    if let Some(limit) = limit
-        && capacity > limit
-    {
+    if let Some(MaxPositions { count, from }) = most.filter(|most| capacity > most.count) {
         bail!(
-            "this run needs {capacity} positions, but the model was made for {limit} ({}): lower --max-tokens or --ctx-size, or shorten the prompt",
-            model.positions_from()
+            "this run needs {capacity} positions, but the model was made for {count} ({from}): lower --max-tokens or \
+             --ctx-size, or shorten the prompt"
         );
     }
     Ok(SessionOptions {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     error::{Context, Result, bail, ensure},
-    model::Model,
+    model::{MaxPositions, Model},
     parity::Golden,
     tokenizer::Tokenizer,
 };
@@ -44,12 +44,10 @@ impl Given<'_> {
         };
         ensure!(!tokens.is_empty(), "--input has no tokens: there is nothing to run");
         let needed = tokens.len() + self.steps;
-        if let Some(limit) = model.max_positions()?
-            && needed > limit
-        {
+        if let Some(MaxPositions { count, from }) = model.max_positions()?.filter(|most| needed > most.count) {
             bail!(
-                "this run needs {needed} positions, but the model was made for {limit} ({}): shorten --input or lower --steps",
-                model.positions_from()
+                "this run needs {needed} positions, but the model was made for {count} ({from}): shorten --input or \
+                 lower --steps"
             );
         }
         Ok(Golden::of_tokens(name.to_owned(), &tokens))

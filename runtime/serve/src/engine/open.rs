@@ -9,7 +9,7 @@ use mgraph_runtime::{
     backend::{self, Backend},
     error::{Result, bail, ensure},
     family::Family,
-    model::Model,
+    model::{MaxPositions, Model},
     probes::Probes,
     request::Requests,
     session::{Float, Numerics, Session, SessionOptions},
@@ -31,8 +31,6 @@ pub struct EngineOptions {
     pub families: &'static [&'static Family],
     /// A checkpoint directory.
     pub model: PathBuf,
-    /// What the model is called; by default as its directory.
-    pub alias: Option<String>,
     pub backend: Backend,
     pub dtype: Float,
     /// In `pinned` mode an answer never depends on what runs beside it, and rows are not computed together.
@@ -49,7 +47,6 @@ pub struct EngineOptions {
 
 /// A model as requests are made for it.
 pub struct Loaded {
-    pub name: String,
     pub model: Arc<Model>,
     /// Tokenizer, chat template, image processor.
     pub requests: Requests,
@@ -65,20 +62,15 @@ pub struct Loaded {
 
 impl Loaded {
     /// Errors: files of the checkpoint that are missing or wrong; a capacity that the model was not made for.
-    pub fn new(name: String, model: Arc<Model>, ctx_size: Option<usize>, numerics: Numerics) -> Result<Loaded> {
+    pub fn new(model: Arc<Model>, ctx_size: Option<usize>, numerics: Numerics) -> Result<Loaded> {
         let requests = Requests::open(&model)?;
         let capacity = ctx_size.unwrap_or_else(|| requests.default_capacity());
         ensure!(capacity > 0, "a context of no positions holds nothing; raise --ctx-size");
-        if let Some(limit) = model.max_positions()?
-            && capacity > limit
-        {
-            bail!(
-                "--ctx-size is {capacity}, but the model was made for {limit} positions ({}); lower it",
-                model.positions_from()
-            );
+        if let Some(MaxPositions { count, from }) = model.max_positions()?.filter(|most| capacity > most.count) {
+            bail!("--ctx-size is {capacity}, but the model was made for {count} positions ({from}); lower it");
         }
         let (vocabulary, token_ids) = (model.vocabulary()?, model.token_ids()?);
-        Ok(Loaded { name, model, requests, capacity, vocabulary, token_ids, numerics, grammars: OnceLock::new() })
+        Ok(Loaded { model, requests, capacity, vocabulary, token_ids, numerics, grammars: OnceLock::new() })
     }
 
     /// How a session for it is opened.
@@ -130,10 +122,7 @@ impl EngineOptions {
         ensure!(self.parallel > 0, "--parallel is 0, so no request could ever run; expected at least 1");
         progress.loading(&format!("opening {}", self.model.display()));
         let model = Model::open_with(&self.model, self.families, &self.limits)?;
-        let of_directory =
-            || self.model.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into());
-        let name = self.alias.unwrap_or_else(of_directory);
-        let loaded = Arc::new(Loaded::new(name, model, self.ctx_size, self.numerics)?);
+        let loaded = Arc::new(Loaded::new(model, self.ctx_size, self.numerics)?);
         progress.opened(&loaded);
         progress.loading(&format!("loading weights ({})", self.backend));
         let options = loaded.session_options(self.parallel, self.dtype);

@@ -6,8 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Loaded, Room, Slot, TYPICAL, numbers, running::Ticket};
+use super::{Loaded, Room, Slot, numbers, running::Ticket};
 use crate::request::{Failure, Refusal};
+
+/// How long a request holds its row, where nothing has been measured yet.
+const TYPICAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Phase {

@@ -60,7 +60,7 @@ fn characters() -> Value {
 
 pub fn loaded(dir: &Path, ctx_size: usize, numerics: Numerics) -> Result<Arc<Loaded>> {
     let model = Model::open(dir, mgraph_models::FAMILIES)?;
-    Ok(Arc::new(Loaded::new("tiny".into(), model, Some(ctx_size), numerics)?))
+    Ok(Arc::new(Loaded::new(model, Some(ctx_size), numerics)?))
 }
 
 /// A greedy request that reports its tokens.
