@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-use mgraph_kernels::Packed;
+use mgraph_kernels::packed::Packed;
 use mlx_rs::{Array, Dtype, fast, ops};
 
 use super::{Matrix, raw, record};

@@ -10,7 +10,7 @@ use lsp_server::{Connection, Message, Notification, Request, Response};
 use mgraph_tools::lsp::serve;
 use serde_json::{Value, json};
 
-pub const TOY: &str = "file:///work/toy.mgraph";
+pub const TOY: &str = "file:///families/toy.mgraph";
 pub const TEXT: &str = include_str!("toy.mgraph");
 
 pub struct Client {

@@ -154,7 +154,7 @@ fn diagnostics_follow_the_text() {
     client.change(TOY, json!([{ "range": { "start": from, "end": to }, "text": "z" }]));
     let expected = format!("{line}:{character} mg0101 there is no `z` here");
     assert_eq!(client.diagnostics(), (TOY.into(), vec![expected]));
-    let other = "file:///work/other.mgraph";
+    let other = "file:///families/other.mgraph";
     client.open(other, "family other for \"other\"\nmodel {");
     let (uri, said) = client.diagnostics();
     assert_eq!((uri.as_str(), said.len()), (other, 1));
