@@ -119,6 +119,56 @@ fn hostile_pictures_cost_their_own_request() {
     at_rest(&server);
 }
 
+/// The head and a part of the body.
+fn half(server: &Server, body: &str) -> TcpStream {
+    let mut client = TcpStream::connect(&server.address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let half = &body[..length / 2];
+    write!(
+        client,
+        "{COMPLETE} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{half}"
+    )
+    .unwrap();
+    client
+}
+
+#[test]
+fn what_is_not_read_yet_stands_in_line_and_all_of_it_has_one_memory() {
+    let model = tempfile::tempdir().unwrap();
+    small_vlm(model.path());
+    let flags = ["--parallel", "1", "--max-queue", "1", "--max-memory-bytes", "2000000", "--ctx-size", "512"];
+    let server = Server::of(model.path(), &flags);
+    let begun: Vec<TcpStream> = (0..2).map(|_| half(&server, SHORT)).collect();
+    server.until_counted("mlxcel:num_requests_preparing 2");
+    // Refused before its body is there.
+    let mut answer = String::new();
+    half(&server, SHORT).read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("\r\nretry-after: "), "{answer}");
+    for mut client in begun {
+        client.write_all(&SHORT.as_bytes()[SHORT.len() / 2..]).unwrap();
+        answer.clear();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+
+    // Small values unfold to many times their size, a small file to many pixels: more than all that there is.
+    let values = format!(r#"{{"prompt":[{}1]}}"#, "1,".repeat(50_000));
+    for (request, body) in [(COMPLETE, &values), (CHAT, &asking(&png_of(600, 600)))] {
+        let (status, answer) = server.send(request, body);
+        assert!(status == 413 && answer.contains("\"code\":\"request_too_large\""), "{answer}");
+    }
+    // Together more than there is.
+    let long = format!(r#"{{"prompt":"{}"}}"#, "x".repeat(2_400_000));
+    let held = half(&server, &long);
+    until("it is full", || {
+        let (status, answer) = server.send(COMPLETE, &format!(r#"{{"prompt":"{}"}}"#, "word ".repeat(60_000)));
+        status == 429 && answer.contains("\"code\":\"memory_full\"") && answer.contains("\r\nretry-after: ")
+    });
+    drop(held);
+    at_rest(&server);
+}
+
 /// Clients that hang up; `MGRAPH_HANG_UPS` asks for more of them.
 fn hang_ups() -> usize {
     std::env::var("MGRAPH_HANG_UPS").ok().and_then(|count| count.parse().ok()).unwrap_or(300)

@@ -88,6 +88,30 @@ fn a_template_lists_tools_and_one_that_takes_all_memory_costs_its_own_request() 
     }
 }
 
+/// As Gemma's does.
+#[test]
+fn a_template_that_refuses_a_system_message_has_tools_told_by_the_user() {
+    let model = tempfile::tempdir().unwrap();
+    small_vlm(model.path());
+    let file = model.path().join("tokenizer_config.json");
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    config["chat_template"] = Value::from(
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}\
+         {% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}",
+    );
+    fs::write(&file, config.to_string()).unwrap();
+    let server = Server::of(model.path(), &["--ctx-size", "64"]);
+    for (role, expected, told) in
+        [("user", 200, "user: You may call functions."), ("system", 400, "System role not supported")]
+    {
+        let body = format!(
+            r#"{{"messages":[{{"role":"{role}","content":"?"}}],"tools":[{{"type":"function","function":{{"name":"f"}}}}]}}"#
+        );
+        let (status, answer) = server.send("POST /apply-template", &body);
+        assert!(status == expected && answer.contains(told), "{role}: {answer}");
+    }
+}
+
 const CHAT: &str = r#"{"messages":[{"role":"user","content":"Count to one hundred."}],"max_tokens":60,"temperature":0,"ignore_eos":true}"#;
 
 #[test]
@@ -138,13 +162,15 @@ fn faults_have_their_status_and_nothing_hangs() {
         Server::start(&["--parallel", "1", "--max-queue", "1", "--ctx-size", "4096", "--request-timeout", "4"]);
     let huge = format!(r#"{{"prompt":"{}"}}"#, "word ".repeat(200_000));
     let deep = "[".repeat(100_000);
-    let cases: [(&str, &str, u16, &str); 8] = [
+    let endless = format!(r#"{{"content":"{}"}}"#, "word ".repeat(200_000));
+    let cases: [(&str, &str, u16, &str); 9] = [
         (RUN, "{\"prompt\": ", 400, "invalid_json"),
         (RUN, "\u{0}\u{1}", 400, "invalid_json"),
         (RUN, &deep, 400, "invalid_json"),
         (RUN, "[]", 400, "invalid_json"),
         (RUN, "", 400, "invalid_json"),
         (RUN, &huge, 400, "context_length_exceeded"),
+        ("POST /tokenize", &endless, 400, "context_length_exceeded"),
         ("POST /v1/completions/../../etc/passwd", "", 404, "not_found"),
         ("DELETE /v1/models", "", 405, "method_not_allowed"),
     ];

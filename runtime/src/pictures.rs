@@ -150,6 +150,14 @@ impl OfTokens {
     }
 }
 
+/// More pictures than the family's limit: the one error of [`Seen::look`] that is the request's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the request has {count} pictures, and there is room for {room}. Raise --limit pictures={count}")]
+pub struct NoRoom {
+    pub count: usize,
+    pub room: usize,
+}
+
 /// A request whose pictures the session has looked at: one row of the session.
 #[derive(Clone)]
 pub struct Seen {
@@ -163,7 +171,7 @@ pub struct Seen {
 impl Seen {
     /// `vision` and `attach`, where there are pictures for them: before the first token of the request, which lives in `row`.
     ///
-    /// Errors: more pictures than the family's limit, or a row that the session does not have.
+    /// Errors: more pictures than the family's limit ([`NoRoom`]), a row that the session does not have, and the device's.
     pub fn look(
         session: &mut dyn Session,
         model: &Arc<Model>,
@@ -186,10 +194,9 @@ impl Seen {
         if model.program.graph("attach").is_some() {
             let declared = inputs::declared_shape(&model.program, &model.resolved, "attach", "features")?;
             let (count, room) = (features.shape.first().copied().unwrap_or(0), declared.get(1).copied().unwrap_or(0));
-            ensure!(
-                count <= room,
-                "the request has {count} pictures, and there is room for {room}. Raise --limit pictures={count}"
-            );
+            if count > room {
+                return Err(NoRoom { count, room }.into());
+            }
             let mut filled = Tensor { shape: declared, ..features.clone() };
             filled.bytes.resize(filled.len() * filled.dtype.size(), 0);
             let count = Tensor::from_i32(&[1], &[count as i32]);

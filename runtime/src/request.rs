@@ -73,7 +73,7 @@ impl Requests {
     /// Errors: their tokens alone are more than the model was made for.
     pub fn have_room(&self, pictures: &[Picture]) -> Result<()> {
         let Some(MaxPositions { count, from }) = self.max_positions else { return Ok(()) };
-        let tokens: usize = pictures.iter().map(|picture| self.processor.tokens_of(picture)).sum();
+        let tokens: usize = pictures.iter().map(|picture| self.tokens_of(picture)).sum();
         ensure!(
             tokens <= count,
             "{} pictures take {tokens} tokens, but the model was made for {count} ({from}): \
@@ -81,6 +81,11 @@ impl Requests {
             pictures.len()
         );
         Ok(())
+    }
+
+    /// Tokens that this picture takes in a prompt; 0 where there can be none.
+    pub fn tokens_of(&self, picture: &Picture) -> usize {
+        self.processor.tokens_of(picture)
     }
 
     /// A user's message about `pictures` pictures: each where the text has its mark (`<|image|>`), before the text where it has

@@ -1,5 +1,6 @@
 //! Text to token ids and back: `tokenizer.json` through the `tokenizers` crate, and the ids that end an answer.
 
+mod length;
 mod spelling;
 mod stream;
 
@@ -19,6 +20,7 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     eos: Vec<u32>,
     spelling: Spelling,
+    most_bytes: Option<usize>,
     /// Tokens outside the vocabulary proper: how they are written, and whether they are special.
     added: BTreeMap<u32, (String, bool)>,
 }
@@ -60,7 +62,8 @@ impl Tokenizer {
         let spelling = Spelling::of_decoder(&decoder);
         let added = inner.get_added_tokens_decoder().into_iter();
         let added = added.map(|(id, token)| (id, (token.content, token.special))).collect();
-        Ok(Tokenizer { path, inner, eos, spelling, added })
+        let most_bytes = length::most_bytes(&inner);
+        Ok(Tokenizer { path, inner, eos, spelling, most_bytes, added })
     }
 
     /// The ids of `text`. Special tokens written in the text count as such; `add_special` also adds those the
@@ -120,6 +123,12 @@ impl Tokenizer {
             Some((content, _)) => Some(content.as_bytes().to_vec()),
             None => Some(self.spelling.bytes(&self.inner.id_to_token(id)?)),
         }
+    }
+
+    /// Most bytes of a text that one token may stand for; `None` where nothing bounds them (runs of spaces that are dropped,
+    /// unknown words that are one token). A text has at least its length by this tokens, and that is known before it is encoded.
+    pub fn most_bytes(&self) -> Option<usize> {
+        self.most_bytes
     }
 
     /// Whether a token is special: it has a meaning of its own, and no text.

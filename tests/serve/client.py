@@ -180,7 +180,7 @@ def own_routes():
     assert len(own.get("/slots", cast_to=object)) > 0
     assert "/v1/chat/completions" in own.get("/openapi.json", cast_to=object)["paths"]
     counted = own.get("/metrics", cast_to=str)
-    for name in ["num_requests_running", "time_to_first_token_seconds_bucket", "vllm:generation_tokens_total ", "http_requests_total"]:
+    for name in ["num_requests_running", "time_to_first_token_seconds_bucket", 'vllm:generation_tokens_total{model_name="', "http_requests_total"]:
         assert name in counted, name
 
 

@@ -84,10 +84,15 @@ impl Server {
         }
     }
 
-    /// Until a number of `/metrics` is this.
+    /// Until a number of `/metrics` is this: its name and value, labels aside.
     pub fn until_counted(&self, number: &str) {
+        let (name, value) = number.split_once(' ').expect("a name and a value");
+        let is = |line: &str| {
+            let rest = line.strip_prefix(name).and_then(|rest| rest.strip_prefix('{'));
+            rest.is_some_and(|rest| rest.rsplit_once("} ").is_some_and(|(_, found)| found == value))
+        };
         let begun = Instant::now();
-        while !self.send("GET /metrics", "").1.contains(&format!("\n{number}\n")) {
+        while !self.send("GET /metrics", "").1.lines().any(is) {
             assert!(begun.elapsed() < Duration::from_secs(20), "never {number}");
             thread::sleep(Duration::from_millis(20));
         }

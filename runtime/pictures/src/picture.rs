@@ -51,29 +51,17 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// Width and height as the file's header has them, before its orientation; nothing is decoded.
+    pub fn size(file: &[u8], limits: Limits) -> Result<(u32, u32), PictureError> {
+        let (decoder, _) = opened(file, limits)?;
+        Ok(decoder.dimensions())
+    }
+
     /// Decodes a file as the reference implementations do: turned as its EXIF orientation says; what is transparent
     /// before white; of 16 bits the upper eight.
     pub fn read(file: &[u8], limits: Limits) -> Result<Picture, PictureError> {
-        if file.len() > limits.bytes {
-            return Err(PictureError::TooManyBytes { size: file.len(), limit: limits.bytes });
-        }
-        let mut reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|e| broken(&e.into()))?;
-        let format = reader.format().filter(ImageFormat::reading_enabled).ok_or(PictureError::UnknownFormat)?;
-        let size = |(width, height): (u32, u32)| match u64::from(width) * u64::from(height) {
-            0 => Err(PictureError::Empty { width, height }),
-            pixels if pixels > limits.pixels => {
-                Err(PictureError::TooManyPixels { width, height, limit: limits.pixels })
-            }
-            _ => Ok(()),
-        };
-        // Decoders call such headers wrong in ways of their own.
-        stated(file, format).map_or(Ok(()), size)?;
+        let (mut decoder, format) = opened(file, limits)?;
         let mut allowed = image::Limits::default();
-        // What lies before the pixels: a color profile unfolds too.
-        allowed.max_alloc = Some(HEADER);
-        reader.limits(allowed.clone());
-        let mut decoder = reader.into_decoder().map_err(|e| broken(&e))?;
-        size(decoder.dimensions())?;
         // Of 16 bits and four channels, and as much again for the decoder's own work.
         allowed.max_alloc = Some(limits.pixels.saturating_mul(16).saturating_add(1 << 20));
         decoder.set_limits(allowed).map_err(|e| broken(&e))?;
@@ -90,6 +78,29 @@ impl Picture {
         let (width, height) = decoded.dimensions();
         Ok(Picture { width: width as usize, height: height as usize, rgb: rgb(decoded) })
     }
+}
+
+/// A decoder of the file, whose size is within the limits.
+fn opened(file: &[u8], limits: Limits) -> Result<(impl ImageDecoder, ImageFormat), PictureError> {
+    if file.len() > limits.bytes {
+        return Err(PictureError::TooManyBytes { size: file.len(), limit: limits.bytes });
+    }
+    let mut reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|e| broken(&e.into()))?;
+    let format = reader.format().filter(ImageFormat::reading_enabled).ok_or(PictureError::UnknownFormat)?;
+    let size = |(width, height): (u32, u32)| match u64::from(width) * u64::from(height) {
+        0 => Err(PictureError::Empty { width, height }),
+        pixels if pixels > limits.pixels => Err(PictureError::TooManyPixels { width, height, limit: limits.pixels }),
+        _ => Ok(()),
+    };
+    // Decoders call such headers wrong in ways of their own.
+    stated(file, format).map_or(Ok(()), size)?;
+    let mut allowed = image::Limits::default();
+    // What lies before the pixels: a color profile unfolds too.
+    allowed.max_alloc = Some(HEADER);
+    reader.limits(allowed);
+    let decoder = reader.into_decoder().map_err(|e| broken(&e))?;
+    size(decoder.dimensions())?;
+    Ok((decoder, format))
 }
 
 /// Bytes that the header of a file may unfold to.

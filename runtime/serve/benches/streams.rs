@@ -15,7 +15,7 @@ use mgraph_runtime::{
     session::{Float, Numerics},
 };
 use mgraph_serve::{
-    engine::{Engine, EngineOptions, Health},
+    engine::{Engine, EngineOptions, Health, Room},
     request::{Event, Request, Sampling, Shape, Stop},
 };
 
@@ -61,8 +61,7 @@ fn open(backend: Backend, model: &Path) -> Result<Engine> {
         numerics: numerics()?,
         limits: Vec::new(),
         ctx_size: Some(256),
-        parallel: ROWS,
-        max_queue: 64,
+        room: Room { parallel: ROWS, ..Room::default() },
     });
     loop {
         match engine.health() {

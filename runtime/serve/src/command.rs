@@ -7,6 +7,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    engine::{Engine, EngineOptions, numbers},
+    engine::{Engine, EngineOptions, Room, numbers},
     http::{self, App, routes},
     images::Rules,
     options::{Arguments, LogFormat},
@@ -69,8 +70,8 @@ fn run(families: &'static [&'static Family], command: OsString, arguments: Argum
         .enable_all()
         .build()
         .context("starting threads")?;
-    let metrics = recorder()?;
     let names = names(&model, &arguments.alias);
+    let metrics = recorder(names.first().map_or("", String::as_str))?;
     let templates = Templates::new(command, model.clone())?;
     let app = || {
         Ok(App {
@@ -92,7 +93,10 @@ fn run(families: &'static [&'static Family], command: OsString, arguments: Argum
         let _ = writeln!(std::io::stdout(), "listening on http://{address}");
         tracing::info!("listening on http://{address}; the model is being loaded");
     };
-    let served = runtime.block_on(http::serve(SocketAddr::new(arguments.host, arguments.port), tell, app));
+    let limits =
+        http::Limits { most: arguments.max_connections as usize, idle: Duration::from_secs(arguments.idle_timeout) };
+    let address = SocketAddr::new(arguments.host, arguments.port);
+    let served = runtime.block_on(http::serve(address, limits, tell, app));
     // What is still prepared is for nobody.
     runtime.shutdown_background();
     served
@@ -122,8 +126,12 @@ fn engine_options(
         numerics: arguments.numerics,
         limits,
         ctx_size: arguments.ctx_size.map(|size| size as usize),
-        parallel: arguments.parallel as usize,
-        max_queue: arguments.max_queue as usize,
+        room: Room {
+            parallel: arguments.parallel as usize,
+            max_queue: arguments.max_queue as usize,
+            bytes: arguments.max_memory_bytes,
+            step_timeout: Duration::from_secs(arguments.step_timeout),
+        },
     })
 }
 
@@ -148,6 +156,9 @@ fn told(arguments: &Arguments, names: &[String]) -> Value {
         "parallel": arguments.parallel,
         "max_queue": arguments.max_queue,
         "request_timeout": arguments.request_timeout,
+        "step_timeout": arguments.step_timeout,
+        "max_connections": arguments.max_connections,
+        "max_memory_bytes": arguments.max_memory_bytes,
         "max_body_bytes": arguments.max_body_bytes,
         "max_images": arguments.max_images,
         "max_image_bytes": arguments.max_image_bytes,
@@ -166,13 +177,14 @@ fn logging(arguments: &Arguments) -> Result<()> {
     set.map_err(|error| anyhow::anyhow!("logging: {error}"))
 }
 
-/// Histograms have the bounds that vLLM's have, so that its dashboards read them.
-fn recorder() -> Result<PrometheusHandle> {
+/// Histograms have the bounds that vLLM's have and numbers the label `model_name`, so that its dashboards read them.
+fn recorder(model: &str) -> Result<PrometheusHandle> {
     const SECONDS: &[f64] = &[
         0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 60.0, 300.0,
     ];
     PrometheusBuilder::new()
         .with_recommended_naming(true)
+        .add_global_label("model_name", model)
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)
         .and_then(PrometheusBuilder::install_recorder)
         .context("collecting metrics")

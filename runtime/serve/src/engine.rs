@@ -7,8 +7,10 @@
 
 mod cutter;
 mod grammar;
+mod memory;
 pub mod numbers;
 mod open;
+mod place;
 mod prefix;
 mod running;
 mod schedule;
@@ -18,7 +20,7 @@ mod worker;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use mgraph_runtime::{engine::admit, error::Result, sampler::Sampler, session::Session};
@@ -26,6 +28,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use grammar::guided;
 pub use open::{EngineOptions, Loaded, Progress};
+pub use place::Place;
 use prefix::Told;
 use running::Ticket;
 use shared::{Phase, Shared};
@@ -62,13 +65,31 @@ pub enum SlotWork {
     Decode,
 }
 
-/// How many requests there may be at a time.
+/// What the engine takes on at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Rows of the session: requests that run side by side.
     pub parallel: usize,
-    /// Requests that wait for a row.
+    /// Requests that are prepared or wait for a row.
     pub max_queue: usize,
+    /// Memory of bodies and pictures, of all requests together.
+    pub bytes: usize,
+    /// What one step of the device may take.
+    pub step_timeout: Duration,
+}
+
+impl Default for Room {
+    /// As the flags have it.
+    fn default() -> Room {
+        Room { parallel: 4, max_queue: 64, bytes: 2_000_000_000, step_timeout: Duration::from_secs(300) }
+    }
+}
+
+impl Room {
+    /// Requests of any state.
+    fn most(self) -> usize {
+        self.parallel.saturating_add(self.max_queue)
+    }
 }
 
 /// The handle. When the last one is dropped the engine ends, as by [`Engine::stop`] and [`Engine::wait`].
@@ -108,7 +129,7 @@ impl Answer {
 impl Engine {
     /// Begins to open the model on a thread of its own; [`Engine::health`] tells when it is ready, or why it never will be.
     pub fn start(options: EngineOptions) -> Engine {
-        let room = Room { parallel: options.parallel, max_queue: options.max_queue };
+        let room = options.room;
         Engine::over(room, move |progress| options.open(progress))
     }
 
@@ -118,8 +139,11 @@ impl Engine {
         open: impl FnOnce(&Progress) -> Result<(Arc<Loaded>, Box<dyn Session>)> + Send + 'static,
     ) -> Engine {
         let shared = Arc::new(Shared::new(room));
-        let inside = Arc::clone(&shared);
-        let spawned = std::thread::Builder::new().name("engine".into()).spawn(move || worker::main(&inside, open));
+        let (inside, watched) = (Arc::clone(&shared), Arc::clone(&shared));
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let spawned = thread("watch")
+            .spawn(move || watched.watch())
+            .and_then(|_| thread("engine").spawn(move || worker::main(&inside, open)));
         let thread = match spawned {
             Ok(thread) => Some(thread),
             Err(error) => {
@@ -135,8 +159,9 @@ impl Engine {
         let state = self.shared().state();
         match &state.phase {
             Phase::Failed(why) => Health::Failed(why.clone()),
-            _ if state.draining => Health::Draining,
+            // Never ready, so what drains is nothing that works.
             Phase::Loading(what) => Health::Loading(what.clone()),
+            Phase::Ready if state.draining => Health::Draining,
             Phase::Ready => Health::Ready,
             Phase::Ended => Health::Draining,
         }
@@ -151,33 +176,46 @@ impl Engine {
         self.shared().state().slots.clone()
     }
 
-    /// Takes a request, or says why not before any work on the device. Compiles the form of the answer, if it has one, which can take
-    /// a while for a large schema.
-    pub fn submit(&self, request: Request) -> Result<Answer, Refusal> {
-        self.try_submit(request).inspect_err(|refusal| {
-            numbers::rejected(match refusal {
-                Refusal::Loading(_) => "loading",
-                Refusal::Draining => "draining",
-                Refusal::Full { .. } => "full",
-                Refusal::NeverFits { .. } => "never_fits",
-                Refusal::Invalid(_) => "invalid",
-                Refusal::Failed(_) => "failed",
-            });
-        })
+    /// A place in the line for a request that is still to be read, or says why there is none: before any work.
+    pub fn reserve(&self) -> Result<Place, Refusal> {
+        Place::of(&self.inner.shared).inspect_err(numbers::rejected)
     }
 
-    fn try_submit(&self, request: Request) -> Result<Answer, Refusal> {
+    /// Takes a request that is prepared already; as [`Engine::submit_all`].
+    pub fn submit(&self, request: Request) -> Result<Answer, Refusal> {
+        let answers = self.submit_all(self.reserve()?, vec![request])?;
+        answers.into_iter().next().ok_or(Refusal::Draining)
+    }
+
+    /// Takes several, all of them or none, or says why not before any work on the device. Compiles the form of the answers, if
+    /// they have one, which can take a while for a large schema: once for all that follow each other with the same.
+    pub fn submit_all(&self, place: Place, requests: Vec<Request>) -> Result<Vec<Answer>, Refusal> {
+        self.try_submit(place, requests).inspect_err(numbers::rejected)
+    }
+
+    fn try_submit(&self, mut place: Place, requests: Vec<Request>) -> Result<Vec<Answer>, Refusal> {
         let shared = self.shared();
         shared.state().takes()?;
         let Some(loaded) = shared.loaded.get() else { return Err(Refusal::Loading("the model".into())) };
-        loaded.check(&request)?;
-        let sampler = Sampler::new(request.sampling.clone()).map_err(|error| Refusal::Invalid(error.to_string()))?;
-        let form = loaded.form(&request.shape)?;
-        let told = Told::of(&request.pictures);
-        // An event for each token, two for text that decoder and stop strings held back, and the end.
-        let (events, answer) = mpsc::channel(request.max_tokens + 3);
-        shared.queue(Ticket { request, form, sampler, told, events, taken: Instant::now() })?;
-        Ok(Answer { events: answer })
+        requests.iter().try_for_each(|request| loaded.check(request))?;
+        let mut samplers = Vec::with_capacity(requests.len());
+        for request in &requests {
+            let sampler = Sampler::new(request.sampling.clone());
+            samplers.push(sampler.map_err(|error| Refusal::Invalid(error.to_string()))?);
+        }
+        let forms = loaded.forms(&requests)?;
+        let memory = Arc::new(place.of_pictures(&requests)?);
+        let (mut tickets, mut answers) = (Vec::new(), Vec::new());
+        for ((request, sampler), form) in requests.into_iter().zip(samplers).zip(forms) {
+            let told = Told::of(&request.pictures);
+            // An event for each token, two for text that decoder and stop strings held back, and the end.
+            let (events, answer) = mpsc::channel(request.max_tokens + 3);
+            let (events, taken, _memory) = (Arc::new(events), Instant::now(), Arc::clone(&memory));
+            tickets.push(Ticket { request, form, sampler, told, events, taken, _memory });
+            answers.push(Answer { events: answer });
+        }
+        shared.queue(tickets)?;
+        Ok(answers)
     }
 
     /// Take no new requests, finish those that were taken, and end.
@@ -191,14 +229,9 @@ impl Engine {
     }
 
     /// Returns when the engine's thread has ended and the session is gone: after [`Engine::drain`] or [`Engine::stop`], or when it
-    /// has failed.
-    pub fn wait(&self) {
-        let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match thread {
-            // What it ended with stands in the health; it panics nowhere outside of what it catches.
-            Some(thread) => drop(thread.join()),
-            None => self.shared().until_gone(),
-        }
+    /// has failed. False where the thread was given up, and may still be in the middle of a step.
+    pub fn wait(&self) -> bool {
+        self.inner.wait()
     }
 
     fn shared(&self) -> &Shared {
@@ -206,13 +239,23 @@ impl Engine {
     }
 }
 
+impl Inner {
+    fn wait(&self) -> bool {
+        let gone = self.shared.until_gone();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if gone {
+            // What it ended with stands in the health; it panics nowhere outside of what it catches.
+            drop(thread.map(JoinHandle::join));
+        }
+        gone
+    }
+}
+
 impl Drop for Inner {
     /// Waits for the step under way: a backend must not be in the middle of one when the process ends.
     fn drop(&mut self) {
         self.shared.stop();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // It panics nowhere outside of what it catches.
-        drop(thread.map(JoinHandle::join));
+        self.wait();
     }
 }
 

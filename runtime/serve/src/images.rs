@@ -11,7 +11,13 @@ use data_url::DataUrl;
 use mgraph_runtime::request::{Limits, Picture};
 use percent_encoding::percent_decode_str;
 
-use crate::api::{ApiError, chat::Image};
+use crate::{
+    api::{ApiError, chat::Image},
+    engine::{Loaded, Place},
+};
+
+/// Bytes that a pixel takes while it is decoded: sixteen bits of four channels, as much again for the decoder, and the picture.
+const DECODING: usize = 8 + 8 + 3;
 
 /// What pictures may cost, and where files may lie.
 #[derive(Debug, Clone)]
@@ -24,21 +30,36 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Reads and decodes the pictures of a request, in order.
-    pub fn read(&self, images: &[Image]) -> Result<Vec<Picture>, ApiError> {
+    /// Reads and decodes the pictures of a request, in order, for as long as there is memory for them and the context holds their
+    /// tokens.
+    pub fn read(&self, images: &[Image], loaded: &Loaded, place: &mut Place) -> Result<Vec<Picture>, ApiError> {
         if images.len() > self.most {
             let message =
                 format!("the request has {} pictures; at most {} are taken (--max-images)", images.len(), self.most);
             return Err(ApiError::invalid(message).of("messages").coded("too_many_images"));
         }
-        images.iter().map(|image| self.one(image)).collect()
+        let (mut pictures, mut tokens) = (Vec::with_capacity(images.len()), 0);
+        for image in images {
+            let picture = self.one(image, place)?;
+            tokens += loaded.requests.tokens_of(&picture);
+            loaded.holds(tokens)?;
+            pictures.push(picture);
+        }
+        Ok(pictures)
     }
 
-    fn one(&self, image: &Image) -> Result<Picture, ApiError> {
+    fn one(&self, image: &Image, place: &mut Place) -> Result<Picture, ApiError> {
         let refuse =
             |why: String| ApiError::parameter(&image.path, format!("{}: {why}", image.path)).coded("invalid_image");
         let bytes = self.bytes(&image.url).map_err(refuse)?;
-        Picture::read(&bytes, self.limits).map_err(|error| refuse(error.to_string()))
+        place.hold(bytes.len())?;
+        let (width, height) = Picture::size(&bytes, self.limits).map_err(|error| refuse(error.to_string()))?;
+        let pixels = width as usize * height as usize;
+        let decoding = pixels.saturating_mul(DECODING);
+        place.hold(decoding)?;
+        let picture = Picture::read(&bytes, self.limits).map_err(|error| refuse(error.to_string()))?;
+        place.release((decoding + bytes.len()).saturating_sub(picture.rgb.len()));
+        Ok(picture)
     }
 
     fn bytes(&self, url: &str) -> Result<Vec<u8>, String> {

@@ -49,12 +49,24 @@ pub struct Arguments {
     /// Requests that run side by side
     #[arg(long, value_name = "N", env = "MLXCEL_PARALLEL", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub parallel: u32,
-    /// Requests that may wait; more are told to come again (429)
+    /// Requests that may be read or wait; more are told to come again (429)
     #[arg(long, value_name = "N", env = "MLXCEL_MAX_QUEUE", default_value_t = 64)]
     pub max_queue: u32,
     /// Seconds that a request may take, waiting included
     #[arg(long, value_name = "SECONDS", env = "MLXCEL_REQUEST_TIMEOUT", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     pub request_timeout: u64,
+    /// Seconds that one step of the model may take; then requests fail and the server is unhealthy
+    #[arg(long, value_name = "SECONDS", env = "MLXCEL_STEP_TIMEOUT", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    pub step_timeout: u64,
+    /// Connections that may be open; more wait until one ends
+    #[arg(long, value_name = "N", env = "MLXCEL_MAX_CONNECTIONS", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+    /// Seconds within which a connection must bring the header of its next request
+    #[arg(long, value_name = "SECONDS", env = "MLXCEL_IDLE_TIMEOUT", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub idle_timeout: u64,
+    /// Bytes of memory for bodies and pictures of all requests that are read, wait or run; more are told to come again (429)
+    #[arg(long, value_name = "BYTES", env = "MLXCEL_MAX_MEMORY_BYTES", default_value_t = 2_000_000_000)]
+    pub max_memory_bytes: usize,
     /// Bytes of a request's body, pictures included
     #[arg(long, value_name = "BYTES", env = "MLXCEL_MAX_BODY_BYTES", default_value_t = 64_000_000)]
     pub max_body_bytes: usize,

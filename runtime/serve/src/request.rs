@@ -80,6 +80,8 @@ pub struct Piece {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprob {
     pub token: Alternative,
+    /// Characters of the answer before the token's text. Tokens that are parts of one character have its offset, each of them.
+    pub offset: usize,
     /// Likeliest first.
     pub top: Vec<Alternative>,
 }
@@ -88,6 +90,7 @@ pub struct TokenLogprob {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alternative {
     pub id: u32,
+    /// Bytes that are no text by themselves are written `bytes:\xe2\x82`, so that no two tokens look alike.
     pub text: String,
     /// The bytes of the token, which may be a part of a character.
     pub bytes: Vec<u8>,
@@ -126,6 +129,25 @@ pub enum Refusal {
     #[error("{running} requests run and {waiting} wait, which is as many as may wait (--max-queue); try again later")]
     Full { running: usize, waiting: usize, retry_after: Duration },
     #[error(
+        "{answers} answers are asked for at once, and {most} requests may run and wait (--parallel, --max-queue): ask for fewer"
+    )]
+    TooMany { answers: usize, most: usize },
+    #[error(
+        "the request takes {needed} bytes of memory to read, and there are {most} for all requests (--max-memory-bytes): send \
+         less, or smaller pictures"
+    )]
+    TooLarge { needed: usize, most: usize },
+    #[error(
+        "the request takes {needed} bytes of memory to read, and other requests hold {held} of {most} (--max-memory-bytes); try \
+         again later"
+    )]
+    Crowded { held: usize, needed: usize, most: usize },
+    #[error(
+        "the prompt has at least {least} tokens, and the context holds {capacity}. Shorten the prompt, or start the server with \
+         --ctx-size {least}"
+    )]
+    TooLong { least: usize, capacity: usize },
+    #[error(
         "the prompt has {prompt} tokens and {max_tokens} more are asked for: that needs {needed} positions, and the context \
          holds {capacity}. Ask for fewer tokens, shorten the prompt, or start the server with --ctx-size {needed}"
     )]
@@ -148,4 +170,7 @@ pub enum Failure {
     Unanswerable(String),
     #[error("the engine failed: {0}")]
     Engine(String),
+    /// The device does not come back.
+    #[error("the engine failed: {0}")]
+    Stalled(String),
 }

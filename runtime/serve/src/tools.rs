@@ -42,8 +42,8 @@ const FOREIGN: &str = "<function=";
 pub enum Told {
     /// It lists them, and its model writes calls in this form.
     Template(Form),
-    /// It has no place for them: they are listed in a system message, in the first form.
-    System(Form),
+    /// It has no place for them: they are listed in a message, in the first form.
+    Written(Form),
     /// It lists them, for calls in a form that is not read.
     Unread,
 }
@@ -55,16 +55,26 @@ impl Told {
             Some(_) if lists && template.contains(FOREIGN) => Told::Unread,
             Some(form) if lists => Told::Template(*form),
             None if lists => Told::Unread,
-            Some(_) | None => Told::System(FORMS[0]),
+            Some(_) | None => Told::Written(FORMS[0]),
         }
     }
 }
 
-/// Messages for a template that has no place for tools: they are listed in the system message, calls and their answers are text.
-pub fn written_out(messages: Vec<Value>, tools: &Tools, form: Form) -> Vec<Value> {
-    let mut list = String::from(
-        "You may call functions. They are listed here, each as JSON with a schema of its arguments:\n<tools>\n",
-    );
+/// What the list of tools begins with.
+pub const LIST: &str = "<tools>";
+
+/// The message that lists tools for a template that has no place for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    System,
+    /// The first of the user, for templates that refuse a system message.
+    User,
+}
+
+/// Messages for a template that has no place for tools: they are listed in a message, calls and their answers are text.
+pub fn written_out(messages: Vec<Value>, tools: &Tools, form: Form, listed: Listed) -> Vec<Value> {
+    let mut list =
+        format!("You may call functions. They are listed here, each as JSON with a schema of its arguments:\n{LIST}\n");
     for tool in &tools.listed {
         list.push_str(&format!("{tool}\n"));
     }
@@ -73,11 +83,19 @@ pub fn written_out(messages: Vec<Value>, tools: &Tools, form: Form) -> Vec<Value
         form.open, form.arguments, form.close
     ));
     let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
-    let mut told = Vec::new();
+    let mut told: Vec<Value> = Vec::new();
     let mut rest = messages.into_iter().peekable();
-    let system = rest.next_if(|message| message["role"] == "system").map(|message| text(&message) + "\n\n");
-    told.push(json!({"role": "system", "content": system.unwrap_or_default() + &list}));
+    match listed {
+        Listed::System => {
+            let system = rest.next_if(|message| message["role"] == "system").map(|message| text(&message) + "\n\n");
+            told.push(json!({"role": "system", "content": system.unwrap_or_default() + &list}));
+        }
+        Listed::User => told.push(json!({"role": "user", "content": list})),
+    }
+    // Whether the last message is the user's by our hand: what follows of theirs is part of it, for templates where roles alternate.
+    let mut open = listed == Listed::User;
     for mut message in rest {
+        let mut ours = false;
         if let Some(Value::Array(calls)) = message.get("tool_calls") {
             let mut content = text(&message);
             for call in calls {
@@ -90,10 +108,30 @@ pub fn written_out(messages: Vec<Value>, tools: &Tools, form: Form) -> Vec<Value
         } else if message["role"] == "tool" {
             let content = format!("<tool_response>\n{}\n</tool_response>", text(&message));
             message = json!({"role": "user", "content": content});
+            ours = true;
         }
-        told.push(message);
+        let is_user = message["role"] == "user";
+        match told.last_mut().filter(|_| open && is_user) {
+            Some(before) => before["content"] = joined(before["content"].take(), message["content"].take()),
+            None => told.push(message),
+        }
+        open = ours;
     }
     told
+}
+
+/// One content of two, each a text or parts.
+fn joined(first: Value, second: Value) -> Value {
+    match (first, second) {
+        (Value::String(first), Value::String(second)) => format!("{first}\n\n{second}").into(),
+        (first, second) => {
+            let parts = |content: Value| match content {
+                Value::Array(parts) => parts,
+                text => vec![json!({"type": "text", "text": text})],
+            };
+            [parts(first), parts(second)].concat().into()
+        }
+    }
 }
 
 /// The grammar of an answer that must be a call, in the notation of `llguidance`; `None` where none is forced.
@@ -265,7 +303,7 @@ fn beginning(text: &str, sign: &str) -> usize {
 mod tests {
     use serde_json::json;
 
-    use super::{Call, FORMS, Form, Reader, Said, Told, forced, written_out};
+    use super::{Call, FORMS, Form, Listed, Reader, Said, Told, forced, written_out};
     use crate::api::chat::{Choice, Function, Tools};
 
     fn tools(choice: Choice) -> Tools {
@@ -358,7 +396,7 @@ mod tests {
             ("{{ tools }} {\"name\": .., \"parameters\": ..}", true, Told::Template(FORMS[2])),
             ("{{ tools }}<tool_call><function=", true, Told::Unread),
             ("{{ tools }}", true, Told::Unread),
-            ("{{ messages }}", false, Told::System(FORMS[0])),
+            ("{{ messages }}", false, Told::Written(FORMS[0])),
         ];
         for (template, lists, told) in cases {
             assert_eq!(Told::of(template, lists), told, "{template}");
@@ -373,10 +411,38 @@ mod tests {
             json!({"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}),
             json!({"role": "tool", "content": "2", "tool_call_id": "1"}),
         ];
-        let told = written_out(messages, &tools(Choice::Auto), FORMS[0]);
+        let told = written_out(messages, &tools(Choice::Auto), FORMS[0], Listed::System);
         assert!(told[0]["content"].as_str().is_some_and(|text| text.starts_with("Be brief.\n\nYou may call")));
         assert_eq!(told[2]["content"], "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call>");
         assert_eq!(told[3], json!({"role": "user", "content": "<tool_response>\n2\n</tool_response>"}));
+    }
+
+    #[test]
+    fn roles_alternate_where_tools_answer_in_a_row() {
+        let answer = |text: &str| json!({"role": "tool", "content": text, "tool_call_id": "1"});
+        let said = |role: &str, text: &str| json!({"role": role, "content": text});
+        let messages = vec![
+            said("user", "?"),
+            said("assistant", "I look."),
+            answer("1"),
+            answer("2"),
+            said("user", "And?"),
+            said("user", "Well?"),
+        ];
+        let roles = |listed: Listed| {
+            let told = written_out(messages.clone(), &tools(Choice::Auto), FORMS[0], listed);
+            told.iter().map(|one| one["role"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        // What the client itself sends in a row is its own.
+        assert_eq!(roles(Listed::System), "system user assistant user user");
+        assert_eq!(roles(Listed::User), "user assistant user user");
+        let told = written_out(messages.clone(), &tools(Choice::Auto), FORMS[0], Listed::User);
+        assert!(told[0]["content"].as_str().is_some_and(|text| text.contains("<tools>") && text.ends_with("\n\n?")));
+        let answers = "<tool_response>\n1\n</tool_response>\n\n<tool_response>\n2\n</tool_response>\n\nAnd?";
+        assert_eq!(told[2]["content"], answers);
+        let picture = vec![json!({"role": "user", "content": [{"type": "image"}]})];
+        let told = written_out(picture, &tools(Choice::Auto), FORMS[0], Listed::User);
+        assert_eq!((&told[0]["content"][0]["type"], &told[0]["content"][1]["type"]), (&json!("text"), &json!("image")));
     }
 
     #[test]

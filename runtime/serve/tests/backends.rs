@@ -27,7 +27,7 @@ const BACKENDS: [Backend; 2] = [Backend::Mlx, Backend::Iree];
 
 fn start(backend: Backend, loaded: &Arc<Loaded>) -> Engine {
     let loaded = Arc::clone(loaded);
-    let engine = Engine::over(Room { parallel: ROWS, max_queue: 100 }, move |_| {
+    let engine = Engine::over(Room { parallel: ROWS, max_queue: 100, ..Room::default() }, move |_| {
         let session = backend::open(backend, &loaded.model, loaded.session_options(ROWS, Float::F32))?;
         Ok((loaded, session))
     });

@@ -3,12 +3,17 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use mgraph_runtime::session::Numerics;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use mgraph_runtime::{pictures::Pictures, session::Numerics, tensor::Tensor};
 use mgraph_serve::{
+    api::answer::CompletionLogprobs,
     engine::{Engine, Health, Room, SlotWork},
-    request::{Failure, Finish, Refusal, Request, Sampling, Shape, Stop},
+    request::{Event, Failure, Finish, Refusal, Request, Sampling, Shape, Stop},
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -32,7 +37,7 @@ fn start(script: &Script, room: Room, numerics: Numerics) -> Engine {
 }
 
 fn room(parallel: usize) -> Room {
-    Room { parallel, max_queue: 100 }
+    Room { parallel, max_queue: 100, ..Room::default() }
 }
 
 fn slow() -> Script {
@@ -151,6 +156,135 @@ fn deadlines_hold_while_running_and_while_waiting() {
 }
 
 #[test]
+fn a_request_has_a_place_before_it_is_read() {
+    let bytes = 1000;
+    let engine = start(&slow(), Room { parallel: 1, max_queue: 1, bytes, ..Room::default() }, Numerics::Fused);
+    let (mut first, second) = (engine.reserve().expect("room"), engine.reserve().expect("room"));
+    assert!(matches!(engine.reserve(), Err(Refusal::Full { running: 0, waiting: 2, .. })));
+    assert!(matches!(engine.submit(request(&tokens("a"), 1)), Err(Refusal::Full { .. })));
+    drop(second);
+    let mut second = engine.reserve().expect("room again");
+
+    assert_eq!(first.hold(600), Ok(()));
+    assert_eq!(second.hold(500), Err(Refusal::Crowded { held: 600, needed: 500, most: bytes }));
+    assert_eq!(second.hold(1001), Err(Refusal::TooLarge { needed: 1001, most: bytes }));
+    first.release(200);
+    assert_eq!(second.hold(500), Ok(()));
+    // What is in line holds its pictures, and nothing else of what it was made of.
+    let seen = Pictures { vision: vec![("pixels", Tensor::from_f32(&[1, 25], &[0.0; 25]))], ..Pictures::default() };
+    let with = Request { pictures: Arc::new(seen), ..request(&tokens("abc"), 50) };
+    let before = engine.submit_all(second, vec![request(&tokens("abc"), 90)]).expect("taken");
+    let answers = engine.submit_all(first, vec![with]).expect("taken");
+    drop(before);
+    soon("the line moves", || engine.reserve().is_ok());
+    let mut third = engine.reserve().expect("room");
+    assert_eq!(third.hold(901), Err(Refusal::Crowded { held: 100, needed: 901, most: bytes }));
+    drop(answers);
+    soon("the pictures are gone", || third.hold(901).is_ok());
+}
+
+#[test]
+fn several_answers_are_taken_together_or_not_at_all() {
+    let engine = start(&slow(), Room { parallel: 1, max_queue: 3, ..Room::default() }, Numerics::Fused);
+    let several = |n: u32| {
+        let requests = request(&tokens("abc"), 20).choices(n).collect();
+        engine.submit_all(engine.reserve()?, requests)
+    };
+    assert_eq!(several(5).map(drop), Err(Refusal::TooMany { answers: 5, most: 4 }));
+    let runs = submit(&engine, request(&tokens("xyz"), 60));
+    assert!(matches!(several(4), Err(Refusal::Full { running, waiting, .. }) if running + waiting == 2));
+    for answer_ in several(3).expect("there is room for three, so the four left nothing") {
+        assert_eq!(read(answer_).tokens, answer(&tokens("abc"), 20));
+    }
+    assert_eq!(read(runs).tokens, answer(&tokens("xyz"), 60));
+}
+
+#[test]
+fn the_form_of_several_answers_is_compiled_once() {
+    let engine = start(&Script::default(), room(4), Numerics::Fused);
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let shape = |text: &str| Shape::Lark(format!("start: {text:?}"));
+    let formed = |text: &str| Request { shape: shape(text), ..request(&tokens("abc"), 12) };
+    let requests = formed("yes").choices(4).chain(formed("no").choices(2)).collect();
+    let answers = metrics::with_local_recorder(&recorder, || {
+        engine.submit_all(engine.reserve().expect("room"), requests).expect("taken")
+    });
+    // Each goes its own way through it.
+    let said: Vec<String> = answers.into_iter().map(|answer_| read(answer_).text).collect();
+    assert_eq!(said, ["yes", "yes", "yes", "yes", "no", "no"]);
+    let counted = recorder.handle().render();
+    assert!(counted.contains("\nmlxcel:grammars_compiled 2\n"), "{counted}");
+}
+
+#[test]
+fn a_step_that_does_not_end_fails_everyone_in_time() {
+    let script = Script { fates: vec![(9, Fate::Stall(Duration::from_secs(4)))], ..slow() };
+    let limited = Room { parallel: 2, max_queue: 9, step_timeout: Duration::from_millis(300), ..Room::default() };
+    let engine = start(&script, limited, Numerics::Fused);
+    // Nothing to do is no step.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(engine.health(), Health::Ready);
+    let begun = Instant::now();
+    let answers: Vec<_> = (0..4).map(|_| submit(&engine, request(&tokens("abc"), 50))).collect();
+    for mut answer_ in answers {
+        let end = std::iter::from_fn(|| answer_.wait()).find(|event| !matches!(event, Event::Piece(_)));
+        let Some(Event::Failed(Failure::Stalled(why))) = end else { panic!("{end:?}") };
+        assert!(why.contains("--step-timeout"), "{why}");
+        assert!(matches!(engine.health(), Health::Failed(said) if said == why), "red before anybody hears of it");
+    }
+    assert!(matches!(engine.submit(request(&[token('a')], 1)), Err(Refusal::Failed(_))));
+    assert!(!engine.wait(), "the thread is given up");
+    drop(engine);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn the_health_is_red_before_anybody_hears_of_a_failure() {
+    // One reader looks at the health as soon as it hears; that many others are still to be told by then.
+    const OTHERS: usize = 200;
+    let script = Script { fates: vec![(OTHERS + 40, Fate::Error)], ..Script::default() };
+    let engine = start(&script, room(OTHERS + 1), Numerics::Fused);
+    let mut first = submit(&engine, request(&tokens("abc"), 90));
+    let others: Vec<_> = (0..OTHERS).map(|_| submit(&engine, request(&tokens("xyz"), 90))).collect();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let end = loop {
+        match first.poll(&mut context) {
+            std::task::Poll::Ready(Some(Event::Piece(_))) | std::task::Poll::Pending => std::hint::spin_loop(),
+            std::task::Poll::Ready(end) => break (end, engine.health()),
+        }
+    };
+    assert!(matches!(&end, (Some(Event::Failed(_)), Health::Failed(_))), "{end:?}");
+    drop(others);
+}
+
+#[test]
+fn a_device_that_fails_at_a_picture_fails_the_engine() {
+    let engine = start(&Script::default(), room(2), Numerics::Fused);
+    let seen = Pictures { vision: vec![("pixels", Tensor::from_f32(&[1], &[0.0]))], ..Pictures::default() };
+    let found = read(submit(&engine, Request { pictures: Arc::new(seen), ..request(&tokens("abc"), 5) }));
+    assert!(matches!(found.failure(), Failure::Engine(why) if why.contains("no graph vision")), "{found:?}");
+    assert!(matches!(engine.health(), Health::Failed(_)));
+}
+
+#[test]
+fn tokens_that_are_parts_of_a_character_stand_where_it_stands() {
+    let engine = start(&Script::default(), room(1), Numerics::Fused);
+    let shape = Shape::Lark("start: \"é€x\"".into());
+    let mut found = submit(&engine, Request { shape, ..request(&tokens("abc"), 12) });
+    let mut told = CompletionLogprobs::default();
+    let mut text = String::new();
+    while let Some(event) = found.wait() {
+        if let Event::Piece(piece) = event {
+            text += &piece.text;
+            told.extend(&piece.logprobs);
+        }
+    }
+    assert_eq!(text, "é€x");
+    assert_eq!(told.tokens, [r"bytes:\xc3", r"bytes:\xa9", r"bytes:\xe2", r"bytes:\x82", r"bytes:\xac", "x"]);
+    assert_eq!(told.text_offset, [0, 0, 1, 1, 1, 2]);
+}
+
+#[test]
 fn an_error_or_a_panic_fails_everyone_and_the_engine() {
     for (fate, says) in [(Fate::Error, "the device is gone"), (Fate::Panic, "the script says so")] {
         let script = Script { fates: vec![(9, fate)], ..slow() };
@@ -218,7 +352,7 @@ fn draining_finishes_what_was_taken_and_stopping_does_not() {
 #[test]
 fn what_cannot_be_taken_is_refused_before_any_work() {
     let script = slow();
-    let engine = start(&script, Room { parallel: 1, max_queue: 1 }, Numerics::Fused);
+    let engine = start(&script, Room { parallel: 1, max_queue: 1, ..Room::default() }, Numerics::Fused);
     let refused = |request: Request| engine.submit(request).expect_err("is refused");
     let fits = refused(request(&tokens("abcd"), CAPACITY - 2));
     assert_eq!(
@@ -318,7 +452,7 @@ fn a_slow_reader_holds_up_nobody() {
 
 #[test]
 fn ten_thousand_requests_that_nobody_waits_for_leave_nothing_behind() {
-    let engine = start(&Script::default(), Room { parallel: 4, max_queue: 8 }, Numerics::Fused);
+    let engine = start(&Script::default(), Room { parallel: 4, max_queue: 8, ..Room::default() }, Numerics::Fused);
     let prompt = tokens("abc");
     let kept = submit(&engine, request(&prompt, 40));
     let (mut taken, mut full) = (0, 0);
@@ -351,7 +485,7 @@ fn an_engine_that_is_dropped_while_it_opens_ends() {
     soon("it says what it does", || engine.health() == Health::Loading("something long".into()));
     assert!(matches!(engine.submit(request(&[3], 1)), Err(Refusal::Loading(what)) if what == "something long"));
     engine.stop();
-    assert_eq!(engine.health(), Health::Draining);
+    assert!(matches!(engine.health(), Health::Loading(_)), "it never worked, so it is not healthy");
     go.send(()).expect("it waits");
     engine.wait();
     assert!(matches!(engine.submit(request(&[3], 1)), Err(Refusal::Draining)));

@@ -176,19 +176,22 @@ pub struct CompletionLogprobs {
     pub tokens: Vec<String>,
     pub token_logprobs: Vec<f32>,
     pub top_logprobs: Vec<BTreeMap<String, f32>>,
-    /// In characters of the answer.
+    /// In characters of the answer. Tokens that are parts of one character have its offset, each of them.
     pub text_offset: Vec<usize>,
 }
 
 impl CompletionLogprobs {
-    /// `offset`: characters of the answer before these tokens.
-    pub fn extend(&mut self, tokens: &[TokenLogprob], mut offset: usize) {
-        for TokenLogprob { token, top } in tokens {
+    pub fn extend(&mut self, tokens: &[TokenLogprob]) {
+        for TokenLogprob { token, offset, top } in tokens {
             self.tokens.push(token.text.clone());
             self.token_logprobs.push(written(token.logprob));
-            self.top_logprobs.push(top.iter().map(|other| (other.text.clone(), written(other.logprob))).collect());
-            self.text_offset.push(offset);
-            offset += token.text.chars().count();
+            // Of two that are written alike (a special token, and the same as words) the likelier counts, which is the first.
+            let mut likeliest = BTreeMap::new();
+            for other in top {
+                likeliest.entry(other.text.clone()).or_insert(written(other.logprob));
+            }
+            self.top_logprobs.push(likeliest);
+            self.text_offset.push(*offset);
         }
     }
 }

@@ -48,6 +48,29 @@ pub const UNSERVED: &[Unserved] = &[
     unserved("web_search_options", "null", "nothing is looked up"),
 ];
 
+/// Bytes of memory that a body of JSON may take while it is read: its texts as they are parsed, copied into fields and handed on,
+/// and the tree. A body of small values unfolds to many times its size.
+pub fn parsed_size(bytes: &[u8]) -> usize {
+    /// Texts beside the body itself.
+    const COPIES: usize = 3;
+    /// A value in its list, and what a list or an object has for itself: a leaf of a tree of eleven keys and values.
+    const VALUE: usize = 2 * size_of::<Value>();
+    const NESTED: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 16;
+    let (mut values, mut nested) = (0usize, 0usize);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' if !quoted => values += 1,
+            b'[' | b'{' if !quoted => nested += 1,
+            _ => {}
+        }
+    }
+    bytes.len() * COPIES + values * VALUE + nested * NESTED
+}
+
 /// The JSON object of a body.
 pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let value: Value = serde_json::from_slice(bytes)
@@ -111,5 +134,19 @@ pub fn fields<T: PartialSchema>() -> Vec<String> {
     match T::schema() {
         RefOr::T(Schema::Object(object)) => object.properties.keys().cloned().collect(),
         RefOr::T(_) | RefOr::Ref(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parsed_size;
+
+    #[test]
+    fn small_values_take_many_times_their_size() {
+        let sized = |body: &str| parsed_size(body.as_bytes()) / body.len();
+        assert_eq!(sized(&format!("{{\"prompt\": \"{}\"}}", "[{,".repeat(10_000))), 3);
+        assert!(sized(&"[".repeat(1000)) > 500);
+        assert!(sized(&format!("[{}1]", "1,".repeat(1000))) > 20);
+        assert_eq!(sized(&format!("\"{}\"", r#"\"[\\"#.repeat(1000))), 3);
     }
 }

@@ -387,12 +387,12 @@ fn tools(
             return Err(ApiError::parameter(&path, format!("{path}: {:?} is there twice", function.name)));
         }
     }
+    if choice.is_some() && functions.is_empty() {
+        return Err(ApiError::parameter("tool_choice", "tool_choice goes with `tools` alone, and there are none"));
+    }
     let choice = match choice {
         None | Some(ToolChoice::Mode(ToolMode::Auto)) => Choice::Auto,
         Some(ToolChoice::Mode(ToolMode::None)) => return Ok(None),
-        Some(ToolChoice::Mode(ToolMode::Required)) if functions.is_empty() => {
-            return Err(ApiError::parameter("tool_choice", "tool_choice requires a call, and there are no tools"));
-        }
         Some(ToolChoice::Mode(ToolMode::Required)) => Choice::Required,
         Some(ToolChoice::Named(NamedTool { function: FunctionName { name }, .. })) => {
             if !functions.iter().any(|function| function.name == name) {
@@ -521,6 +521,22 @@ mod tests {
         let body = json!({ "messages": messages }).to_string();
         let chat = parse(body.as_bytes(), Known { logits: 10, ids: 10 }).map_err(|error| error.detail.param)?;
         Ok(chat.messages.into())
+    }
+
+    #[test]
+    fn a_choice_of_tools_goes_with_tools() {
+        let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+        for choice in
+            [json!("auto"), json!("none"), json!("required"), json!({"type": "function", "function": {"name": "f"}})]
+        {
+            for (tools, refused) in [(&Value::Null, true), (&json!([]), true), (&tools, false)] {
+                let body =
+                    json!({"messages": [{"role": "user", "content": "?"}], "tools": tools, "tool_choice": choice});
+                let read = parse(body.to_string().as_bytes(), Known { logits: 10, ids: 10 });
+                let param = read.err().and_then(|error| error.detail.param);
+                assert_eq!(param.as_deref() == Some("tool_choice"), refused, "{body}: {param:?}");
+            }
+        }
     }
 
     #[test]

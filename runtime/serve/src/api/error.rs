@@ -100,7 +100,14 @@ impl From<Refusal> for ApiError {
             Refusal::Full { retry_after, .. } => {
                 ApiError::new(429, "rate_limit_error", message).coded("queue_full").after(retry_after)
             }
-            Refusal::NeverFits { .. } => ApiError::invalid(message).coded("context_length_exceeded"),
+            Refusal::Crowded { .. } => {
+                ApiError::new(429, "rate_limit_error", message).coded("memory_full").after(Duration::from_secs(1))
+            }
+            Refusal::TooLarge { .. } => ApiError::client(413, "request_too_large", message),
+            Refusal::TooMany { .. } => ApiError::parameter("n", message),
+            Refusal::NeverFits { .. } | Refusal::TooLong { .. } => {
+                ApiError::invalid(message).coded("context_length_exceeded")
+            }
             Refusal::Invalid(_) => ApiError::invalid(message).coded("invalid_value"),
             Refusal::Failed(_) => ApiError::unavailable("engine_failed", message),
         }
@@ -115,6 +122,7 @@ impl From<Failure> for ApiError {
             Failure::Draining => ApiError::unavailable("shutting_down", message),
             Failure::Unanswerable(_) => ApiError::server(message).coded("unanswerable"),
             Failure::Engine(_) => ApiError::server(message).coded("engine_failed"),
+            Failure::Stalled(_) => ApiError::new(504, "timeout_error", message).coded("engine_stalled"),
         }
     }
 }
@@ -130,7 +138,13 @@ mod tests {
     fn refusals_have_the_status_that_clients_act_on() {
         let full = |retry_after| Refusal::Full { running: 4, waiting: 8, retry_after };
         let never = Refusal::NeverFits { prompt: 9, max_tokens: 9, needed: 17, capacity: 16 };
-        let cases: [(ApiError, u16, Option<&str>, Option<u64>); 7] = [
+        let crowded = Refusal::Crowded { held: 9, needed: 2, most: 10 };
+        let cases: [(ApiError, u16, Option<&str>, Option<u64>); 12] = [
+            (crowded.into(), 429, Some("memory_full"), Some(1)),
+            (Refusal::TooLarge { needed: 11, most: 10 }.into(), 413, Some("request_too_large"), None),
+            (Refusal::TooMany { answers: 9, most: 8 }.into(), 400, Some("invalid_value"), None),
+            (Refusal::TooLong { least: 9, capacity: 8 }.into(), 400, Some("context_length_exceeded"), None),
+            (Failure::Stalled("it hangs".into()).into(), 504, Some("engine_stalled"), None),
             (full(Duration::from_millis(20)).into(), 429, Some("queue_full"), Some(1)),
             (full(Duration::from_millis(2100)).into(), 429, Some("queue_full"), Some(3)),
             (never.into(), 400, Some("context_length_exceeded"), None),

@@ -8,6 +8,7 @@ use mgraph_runtime::tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 
+use super::numbers;
 use crate::request::{Refusal, Shape};
 
 /// White space between the parts of a JSON text: a model may take to it, and must come back.
@@ -53,6 +54,7 @@ impl Grammars {
             Shape::JsonSchema(given) => (schema(given), "the JSON schema"),
             Shape::Lark(text) => (TopLevelGrammar::from_lark(text.clone()), "the grammar"),
         };
+        numbers::grammar();
         let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
             Some(error) => Err(Refusal::Invalid(format!("{what} cannot be used: {}", short(&error)))),
@@ -99,6 +101,11 @@ pub struct Form {
 }
 
 impl Form {
+    /// For another answer: neither knows of the other.
+    pub fn again(&self) -> Form {
+        Form { matcher: self.matcher.deep_clone() }
+    }
+
     /// The tokens that may come next: bit `id % 32` of word `id / 32`. The end of the sequence is among them where the text may end.
     ///
     /// Errors: a form that turns out too complex.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
+use crate::request::Refusal;
+
 pub const RUNNING: &str = "vllm:num_requests_running";
 pub const WAITING: &str = "vllm:num_requests_waiting";
 pub const CACHE_USE: &str = "vllm:kv_cache_usage_perc";
@@ -19,13 +21,17 @@ pub const WHOLE: &str = "vllm:e2e_request_latency_seconds";
 pub const QUEUED: &str = "vllm:request_queue_time_seconds";
 pub const PREFILL: &str = "vllm:request_prefill_time_seconds";
 pub const DECODE: &str = "vllm:request_decode_time_seconds";
+pub const PREPARING: &str = "mlxcel:num_requests_preparing";
+pub const GRAMMARS: &str = "mlxcel:grammars_compiled";
 pub const REJECTED: &str = "mlxcel:requests_rejected";
 pub const FAILED: &str = "mlxcel:requests_failed";
 
 /// Gauges and counters, and what they say.
-const COUNTS: [(&str, bool, &str); 10] = [
+const COUNTS: [(&str, bool, &str); 12] = [
     (RUNNING, true, "Requests that hold a row of the session"),
     (WAITING, true, "Requests that wait for a row"),
+    (PREPARING, true, "Requests whose bodies are read, tokenized and decoded: they have a place in the line"),
+    (GRAMMARS, false, "Forms of answers that were compiled"),
     (CACHE_USE, true, "Share of all positions that hold states, 0 to 1"),
     (PROMPT_TOKENS, false, "Tokens of prompts whose states were computed"),
     (ANSWER_TOKENS, false, "Tokens that were generated"),
@@ -62,6 +68,14 @@ pub(super) fn load(running: usize, waiting: usize, cache: f64) {
     gauge!(CACHE_USE).set(cache);
 }
 
+pub(super) fn preparing(count: usize) {
+    gauge!(PREPARING).set(count as f64);
+}
+
+pub(super) fn grammar() {
+    counter!(GRAMMARS).increment(1);
+}
+
 pub(super) fn begun(prompt: usize, kept: usize, queued: Duration) {
     counter!(PREFIX_QUERIES).increment(prompt as u64);
     counter!(PREFIX_HITS).increment(kept as u64);
@@ -91,7 +105,17 @@ pub(super) fn finished(reason: &'static str, whole: Duration, decode: Duration) 
     histogram!(DECODE).record(decode);
 }
 
-pub(super) fn rejected(reason: &'static str) {
+pub(super) fn rejected(refusal: &Refusal) {
+    let reason = match refusal {
+        Refusal::Loading(_) => "loading",
+        Refusal::Draining => "draining",
+        Refusal::Full { .. } => "full",
+        Refusal::Crowded { .. } => "memory",
+        Refusal::TooLarge { .. } => "too_large",
+        Refusal::TooMany { .. } | Refusal::NeverFits { .. } | Refusal::TooLong { .. } => "never_fits",
+        Refusal::Invalid(_) => "invalid",
+        Refusal::Failed(_) => "failed",
+    };
     counter!(REJECTED, "reason" => reason).increment(1);
 }
 

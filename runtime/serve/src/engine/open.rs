@@ -16,10 +16,11 @@ use mgraph_runtime::{
 };
 
 use super::{
+    Room,
     grammar::{Form, Grammars},
     shared::Shared,
 };
-use crate::request::{Refusal, Shape};
+use crate::request::{Refusal, Request, Shape};
 
 /// Most tokens of a prompt in one call. What runs beside it waits for that call, so it is small; on neither backend does a chunk
 /// of 128 take less time per token.
@@ -39,10 +40,7 @@ pub struct EngineOptions {
     pub limits: Vec<(String, i64)>,
     /// Positions of a row, prompt and answer together; by default [`Requests::default_capacity`].
     pub ctx_size: Option<usize>,
-    /// Requests that run side by side.
-    pub parallel: usize,
-    /// Requests that wait for a row.
-    pub max_queue: usize,
+    pub room: Room,
 }
 
 /// A model as requests are made for it.
@@ -73,6 +71,24 @@ impl Loaded {
         Ok(Loaded { model, requests, capacity, vocabulary, token_ids, numerics, grammars: OnceLock::new() })
     }
 
+    /// Whether a text may fit: told from its length, before it is tokenized.
+    ///
+    /// Errors: its tokens alone are more than the context holds.
+    pub fn fits(&self, text: &str) -> Result<(), Refusal> {
+        /// Where tokens may stand for any length of text (runs of spaces, words that are unknown), nobody means so many by one.
+        const BYTES: usize = 1024;
+        let most = self.requests.tokenizer().most_bytes().unwrap_or(BYTES);
+        self.holds(text.len() / most.max(1))
+    }
+
+    /// Errors: these tokens alone are more than the context holds.
+    pub fn holds(&self, tokens: usize) -> Result<(), Refusal> {
+        if tokens > self.capacity {
+            return Err(Refusal::TooLong { least: tokens, capacity: self.capacity });
+        }
+        Ok(())
+    }
+
     /// How a session for it is opened.
     pub fn session_options(&self, rows: usize, dtype: Float) -> SessionOptions {
         SessionOptions {
@@ -85,8 +101,22 @@ impl Loaded {
         }
     }
 
+    /// Of each request; one that is as the one before it is not compiled again.
+    pub(super) fn forms(&self, requests: &[Request]) -> Result<Vec<Option<Form>>, Refusal> {
+        let mut forms: Vec<Option<Form>> = Vec::with_capacity(requests.len());
+        for (at, request) in requests.iter().enumerate() {
+            let same = at.checked_sub(1).filter(|before| requests[*before].shape == request.shape);
+            let form = match same {
+                Some(before) => forms[before].as_ref().map(Form::again),
+                None => self.form(&request.shape)?,
+            };
+            forms.push(form);
+        }
+        Ok(forms)
+    }
+
     /// Errors: a form that cannot be used, or none that this model can have.
-    pub(super) fn form(&self, shape: &Shape) -> Result<Option<Form>, Refusal> {
+    fn form(&self, shape: &Shape) -> Result<Option<Form>, Refusal> {
         if *shape == Shape::Text {
             return Ok(None);
         }
@@ -119,13 +149,13 @@ impl Progress {
 
 impl EngineOptions {
     pub(super) fn open(self, progress: &Progress) -> Result<(Arc<Loaded>, Box<dyn Session>)> {
-        ensure!(self.parallel > 0, "--parallel is 0, so no request could ever run; expected at least 1");
+        ensure!(self.room.parallel > 0, "--parallel is 0, so no request could ever run; expected at least 1");
         progress.loading(&format!("opening {}", self.model.display()));
         let model = Model::open_with(&self.model, self.families, &self.limits)?;
         let loaded = Arc::new(Loaded::new(model, self.ctx_size, self.numerics)?);
         progress.opened(&loaded);
         progress.loading(&format!("loading weights ({})", self.backend));
-        let options = loaded.session_options(self.parallel, self.dtype);
+        let options = loaded.session_options(self.room.parallel, self.dtype);
         let session = backend::open(self.backend, &loaded.model, options)?;
         Ok((loaded, session))
     }

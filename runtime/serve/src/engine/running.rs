@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,7 +13,7 @@ use mgraph_runtime::{
 };
 use tokio::sync::mpsc;
 
-use super::{cutter::Cutter, grammar::Form, numbers, prefix::Told};
+use super::{cutter::Cutter, grammar::Form, memory::Charge, numbers, prefix::Told};
 use crate::request::{Alternative, Done, Event, Failure, Finish, Piece, Request, TokenLogprob};
 
 /// A request that was taken, and where its answer goes.
@@ -22,8 +23,11 @@ pub(super) struct Ticket {
     pub sampler: Sampler,
     pub told: Told,
     /// Has room for every event that there can be, so it is never full: a slow reader holds up nobody.
-    pub events: mpsc::Sender<Event>,
+    /// Whoever watches the thread holds it weakly.
+    pub events: Arc<mpsc::Sender<Event>>,
     pub taken: Instant,
+    /// Of its pictures; given back with the last ticket of the request.
+    pub _memory: Arc<Charge>,
 }
 
 impl Ticket {
@@ -42,6 +46,7 @@ impl Ticket {
             Failure::Draining => "draining",
             Failure::Unanswerable(_) => "unanswerable",
             Failure::Engine(_) => "engine",
+            Failure::Stalled(_) => "stalled",
         });
         // Closed: nobody is there to be told.
         let _ = self.events.try_send(Event::Failed(failure));
@@ -72,6 +77,8 @@ pub(super) struct Running<'a> {
     /// Bytes of text that tokens made, and those of it that were given out.
     made: usize,
     given: usize,
+    /// Characters of that text.
+    characters: usize,
     /// Tokens whose text was given out.
     counted: usize,
     kept: usize,
@@ -105,6 +112,7 @@ impl<'a> Running<'a> {
             open: VecDeque::new(),
             made: 0,
             given: 0,
+            characters: 0,
             counted: 0,
             kept,
             begun: now,
@@ -154,6 +162,7 @@ impl<'a> Running<'a> {
         let logprob = self.ticket.request.logprobs.map(|top| self.logprob(logits, token, top));
         self.open.push_back(Open { start: self.made, end: self.made + text.len(), logprob });
         self.made += text.len();
+        self.characters += text.chars().count();
         if let Some(string) = self.give(&text)? {
             return self.done(Finish::Stop(string));
         }
@@ -185,11 +194,12 @@ impl<'a> Running<'a> {
     fn logprob(&self, logits: &[f32], token: u32, top: usize) -> TokenLogprob {
         let alternative = |id: u32, logprob: f32| {
             let bytes = self.tokenizer.bytes(id).unwrap_or_default();
-            Alternative { id, text: String::from_utf8_lossy(&bytes).into_owned(), bytes, logprob }
+            Alternative { id, text: written(&bytes), bytes, logprob }
         };
         let (own, top) = sampler::logprobs(logits, token, top);
         TokenLogprob {
             token: alternative(token, own),
+            offset: self.characters,
             top: top.into_iter().map(|(id, logprob)| alternative(id, logprob)).collect(),
         }
     }
@@ -250,5 +260,13 @@ impl<'a> Running<'a> {
         };
         let _ = self.ticket.events.try_send(Event::Done(done));
         Ok(Next::Over)
+    }
+}
+
+/// As OpenAI writes the bytes of a token.
+fn written(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().fold(String::from("bytes:"), |text, byte| format!("{text}\\x{byte:02x}")),
     }
 }

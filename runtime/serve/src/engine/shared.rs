@@ -2,12 +2,14 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
-use super::{Loaded, Room, Slot, numbers, running::Ticket};
-use crate::request::{Failure, Refusal};
+use tokio::sync::mpsc;
+
+use super::{Loaded, Room, Slot, memory::Memory, numbers, running::Ticket};
+use crate::request::{Event, Failure, Refusal};
 
 /// How long a request holds its row, where nothing has been measured yet.
 const TYPICAL: Duration = Duration::from_secs(1);
@@ -27,6 +29,14 @@ pub(super) struct State {
     pub stopped: bool,
     pub waiting: VecDeque<Ticket>,
     pub running: usize,
+    /// Requests that are read and tokenized: each has a place in the line.
+    pub preparing: usize,
+    /// Where the answers of requests go that have left the line, which the thread alone can reach otherwise.
+    in_flight: Vec<Weak<mpsc::Sender<Event>>>,
+    /// When the step under way began.
+    stepping: Option<Instant>,
+    /// A step did not end; the thread is given up.
+    stalled: bool,
     /// The thread has let go of the session.
     gone: bool,
     pub slots: Vec<Slot>,
@@ -37,6 +47,7 @@ pub(super) struct State {
 pub(super) struct Shared {
     pub room: Room,
     pub loaded: OnceLock<Arc<Loaded>>,
+    pub memory: Arc<Memory>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -65,7 +76,7 @@ impl State {
 
     /// When a request that comes now may find room.
     fn retry_after(&self, room: Room) -> Duration {
-        let turns = (self.waiting.len() + 1).div_ceil(room.parallel.max(1)) as u32;
+        let turns = (self.waiting.len() + self.preparing + 1).div_ceil(room.parallel.max(1)) as u32;
         (self.typical * turns).clamp(Duration::from_secs(1), Duration::from_secs(600))
     }
 
@@ -77,6 +88,20 @@ impl State {
         self.running = 0;
         self.slots.iter_mut().for_each(|slot| *slot = Slot::default());
         numbers::load(0, 0, 0.0);
+    }
+
+    /// How many more requests there may be, where those that nobody waits for have left.
+    fn places(&mut self, room: Room, wanted: usize) -> usize {
+        let free = |state: &State| room.most().saturating_sub(state.running + state.waiting.len() + state.preparing);
+        if free(self) < wanted {
+            self.clear_line(Instant::now());
+        }
+        free(self)
+    }
+
+    fn full(&self, room: Room) -> Refusal {
+        let (running, waiting) = (self.running, self.waiting.len() + self.preparing);
+        Refusal::Full { running, waiting, retry_after: self.retry_after(room) }
     }
 
     /// Requests that nobody waits for any more, or that waited too long, leave the line.
@@ -103,11 +128,16 @@ impl Shared {
             stopped: false,
             waiting: VecDeque::new(),
             running: 0,
+            preparing: 0,
+            in_flight: Vec::new(),
+            stepping: None,
+            stalled: false,
             gone: false,
             slots: vec![Slot::default(); room.parallel],
             typical: TYPICAL,
         };
-        Shared { room, loaded: OnceLock::new(), state: Mutex::new(state), changed: Condvar::new() }
+        let memory = Memory::new(room.bytes);
+        Shared { room, loaded: OnceLock::new(), memory, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Nothing that holds the lock can leave the state half changed, so a panic elsewhere does no harm.
@@ -115,17 +145,39 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn queue(&self, ticket: Ticket) -> Result<(), Refusal> {
+    /// Gives a request that is to be prepared its place.
+    pub fn enter(&self) -> Result<(), Refusal> {
         let mut state = self.state();
         state.takes()?;
-        if state.running + state.waiting.len() >= self.room.parallel + self.room.max_queue {
-            state.clear_line(Instant::now());
+        if state.places(self.room, 1) == 0 {
+            return Err(state.full(self.room));
         }
-        let (running, waiting) = (state.running, state.waiting.len());
-        if running + waiting >= self.room.parallel + self.room.max_queue {
-            return Err(Refusal::Full { running, waiting, retry_after: state.retry_after(self.room) });
+        state.preparing += 1;
+        numbers::preparing(state.preparing);
+        Ok(())
+    }
+
+    /// The request is no longer prepared: it stands in line, or is over.
+    pub fn leave(&self) {
+        let mut state = self.state();
+        state.preparing = state.preparing.saturating_sub(1);
+        numbers::preparing(state.preparing);
+    }
+
+    /// All of a request's tickets or none. The request has entered, and leaves.
+    pub fn queue(&self, tickets: Vec<Ticket>) -> Result<(), Refusal> {
+        let mut state = self.state();
+        state.takes()?;
+        let (answers, most) = (tickets.len(), self.room.most());
+        if answers > most {
+            return Err(Refusal::TooMany { answers, most });
         }
-        state.waiting.push_back(ticket);
+        // The first has the place of the request.
+        let more = answers.saturating_sub(1);
+        if state.places(self.room, more) < more {
+            return Err(state.full(self.room));
+        }
+        state.waiting.extend(tickets);
         self.changed.notify_all();
         Ok(())
     }
@@ -165,7 +217,9 @@ impl Shared {
     /// The thread ends as it was told to.
     pub fn end(&self) {
         let mut state = self.state();
-        state.phase = Phase::Ended;
+        if !state.stalled {
+            state.phase = Phase::Ended;
+        }
         state.clear(&Failure::Draining);
         self.changed.notify_all();
     }
@@ -175,10 +229,43 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    pub fn until_gone(&self) {
+    /// Waits until the thread has let go of the session; false where it was given up.
+    pub fn until_gone(&self) -> bool {
+        let mut state = self.state();
+        while !state.gone && !state.stalled {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.gone
+    }
+
+    /// A step has ended, and the next one begins.
+    pub fn stepped(&self) {
+        self.state().stepping = Some(Instant::now());
+    }
+
+    /// Until the thread is gone: gives it up where one step takes longer than it may, and tells everyone.
+    pub fn watch(&self) {
+        let patience = self.room.step_timeout;
+        // Looked at so often, so that no step has to wake whoever watches.
+        let period = (patience / 4).clamp(Duration::from_millis(1), Duration::from_secs(1));
         let mut state = self.state();
         while !state.gone {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if state.stepping.is_some_and(|since| since.elapsed() > patience) {
+                let why = format!("the device has not finished a step for {patience:?} (--step-timeout)");
+                state.phase = Phase::Failed(why.clone());
+                state.stalled = true;
+                let failure = Failure::Stalled(why);
+                for events in std::mem::take(&mut state.in_flight) {
+                    let Some(events) = events.upgrade() else { continue };
+                    numbers::failed("stalled");
+                    // Closed: nobody is there to be told.
+                    let _ = events.try_send(Event::Failed(failure.clone()));
+                }
+                state.clear(&failure);
+                self.changed.notify_all();
+                return;
+            }
+            (state, _) = self.changed.wait_timeout(state, period).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -194,16 +281,20 @@ impl Shared {
     pub fn turn(&self, idle: usize, slots: Vec<Slot>, cache: f64) -> Turn {
         let mut state = self.state();
         state.slots = slots;
+        state.stepping = None;
+        state.in_flight.retain(|events| events.strong_count() > 0);
         loop {
             state.clear_line(Instant::now());
-            if state.stopped {
+            if state.stopped || state.stalled {
                 return Turn::Stop;
             }
             let begin = idle.min(state.waiting.len());
             let begun: Vec<Ticket> = state.waiting.drain(..begin).collect();
+            state.in_flight.extend(begun.iter().map(|ticket| Arc::downgrade(&ticket.events)));
             state.running += begun.len();
             numbers::load(state.running, state.waiting.len(), cache);
             if state.running > 0 {
+                state.stepping = Some(Instant::now());
                 return Turn::Go(begun);
             }
             if state.draining {

@@ -14,7 +14,7 @@ use std::{
 use mgraph_runtime::{
     engine,
     error::{Context, Result},
-    pictures::Seen,
+    pictures::{NoRoom, Seen},
     session::{Batch, Numerics, Session},
 };
 
@@ -73,14 +73,15 @@ fn open_and_run(shared: &Arc<Shared>, open: impl FnOnce(&Progress) -> Result<(Ar
         Ok(Err(error)) => Some(format!("{error:#}")),
         Err(panic) => Some(said(panic.as_ref())),
     };
-    let what = failure.clone().map_or(Failure::Draining, Failure::Engine);
-    let running = worker.running.iter_mut().filter_map(Option::take).map(|running| running.ticket);
-    for ticket in running.chain(worker.arrived.drain(..)) {
-        ticket.fail(what.clone());
-    }
+    // Whoever hears of the failure finds it in the health.
     match &failure {
         Some(why) => shared.fail(why),
         None => shared.end(),
+    }
+    let what = failure.map_or(Failure::Draining, Failure::Engine);
+    let running = worker.running.iter_mut().filter_map(Option::take).map(|running| running.ticket);
+    for ticket in running.chain(worker.arrived.drain(..)) {
+        ticket.fail(what.clone());
     }
     // A session that has panicked may do so again while it is dropped; everyone has been told by now.
     let _ = catch_unwind(AssertUnwindSafe(move || drop(worker)));
@@ -137,6 +138,7 @@ impl Worker<'_> {
                     Call::Decode { rows, active, positions } => self.decode(rows.start, &active, &positions)?,
                     Call::Prefill { row } => self.prefill(row)?,
                 }
+                self.shared.stepped();
             }
         }
     }
@@ -204,11 +206,13 @@ impl Worker<'_> {
                         running.seen = Some(seen);
                     }
                 }
-                Err(error) => {
+                // The request's own mistake; any other error is the device's.
+                Err(error) if error.is::<NoRoom>() => {
                     running.ticket.fail(Failure::Unanswerable(format!("{error:#}")));
                     self.end(row);
                     return Ok(());
                 }
+                Err(error) => return Err(error.context("looking at the pictures of a request")),
             }
         }
         let Some(running) = &mut self.running[row] else { return Ok(()) };

@@ -13,9 +13,9 @@ use crate::{
         ApiError,
         generation::{Known, arbitrary},
     },
-    engine::{Answer, Engine, Health, Loaded},
+    engine::{Engine, Health, Loaded},
     images::Rules,
-    request::{Refusal, Request},
+    request::Refusal,
     templates::Templates,
 };
 
@@ -69,11 +69,6 @@ impl App {
 
     pub fn deadline(&self) -> Option<Instant> {
         Instant::now().checked_add(self.timeout)
-    }
-
-    /// All of them or none: an answer that is dropped is cancelled. May take a while, where the form of an answer is compiled.
-    pub fn submit(&self, requests: Vec<Request>) -> Result<Vec<Answer>, ApiError> {
-        requests.into_iter().map(|request| self.engine.submit(request).map_err(ApiError::from)).collect()
     }
 
     /// What every answer begins with.

@@ -41,19 +41,19 @@ use crate::{
     )
 )]
 pub async fn chat_completions(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let loaded = app.loaded()?;
     let deadline = app.deadline();
-    let bytes = guard::body(&app, request).await?;
+    let mut asked = guard::admit(&app, request).await?;
     let shared = app.clone();
     let (chat, form, answers) = blocking::run(move || {
-        let chat = api::chat::parse(&bytes, App::known(&loaded))?;
+        let loaded = shared.loaded()?;
+        let chat = api::chat::parse(&asked.read()?, App::known(&loaded))?;
         shared.named(chat.generation.model.as_deref())?;
         let talk = parts::talk(&loaded, &chat)?;
         let shape = parts::shape(&chat, talk.form)?;
-        let prompt = talk.prompt(&shared, &loaded, &chat)?;
+        let prompt = talk.prompt(&shared, &loaded, &chat, &mut asked.place)?;
         // The last token of an answer is never fed back, so it takes no position.
         let rest = (loaded.capacity + 1).saturating_sub(prompt.tokens.len()).max(1);
-        let asked = request::Request {
+        let request = request::Request {
             prompt: prompt.tokens,
             pictures: Arc::new(prompt.pictures),
             max_tokens: chat.max_tokens.unwrap_or(rest),
@@ -63,8 +63,9 @@ pub async fn chat_completions(State(app): State<Arc<App>>, request: Request) -> 
             logprobs: chat.logprobs,
             deadline,
         };
-        let asked = asked.choices(chat.generation.n).collect();
-        let answers = shared.submit(asked).map_err(|error| told_of_shape(error, &chat))?;
+        let requests = request.choices(chat.generation.n).collect();
+        let answers = shared.engine.submit_all(asked.place, requests);
+        let answers = answers.map_err(|refusal| told_of_shape(refusal.into(), &chat))?;
         Ok((chat, talk.form, answers))
     })
     .await?;
@@ -86,7 +87,7 @@ pub async fn chat_completions(State(app): State<Arc<App>>, request: Request) -> 
 
 /// What the engine finds invalid is the form of the answer: everything else was checked here.
 fn told_of_shape(error: ApiError, chat: &Chat) -> ApiError {
-    if error.status != 400 || error.detail.code != Some("invalid_value") {
+    if error.status != 400 || error.detail.code != Some("invalid_value") || error.detail.param.is_some() {
         return error;
     }
     error.of(if parts::must_call(chat) { "tools" } else { "response_format" })
@@ -272,10 +273,10 @@ pub struct Applied {
     responses((status = 200, description = "The text", body = Applied), (status = "4XX", description = "A request that is wrong", body = ErrorBody))
 )]
 pub async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let loaded = app.loaded()?;
-    let bytes = guard::body(&app, request).await?;
+    let mut asked = guard::admit(&app, request).await?;
     let prompt = blocking::run(move || {
-        let chat = api::chat::parse(&bytes, App::known(&loaded))?;
+        let loaded = app.loaded()?;
+        let chat = api::chat::parse(&asked.read()?, App::known(&loaded))?;
         app.named(chat.generation.model.as_deref())?;
         parts::talk(&loaded, &chat)?.text(&app)
     })

@@ -35,18 +35,18 @@ use crate::{
     )
 )]
 pub async fn completions(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let loaded = app.loaded()?;
     let deadline = app.deadline();
-    let bytes = guard::body(&app, request).await?;
+    let mut asked = guard::admit(&app, request).await?;
     let shared = app.clone();
     let (parsed, answers) = blocking::run(move || {
-        let parsed = api::completion::parse(&bytes, App::known(&loaded))?;
+        let (loaded, mut requests) = (shared.loaded()?, Vec::new());
+        let parsed = api::completion::parse(&asked.read()?, App::known(&loaded))?;
         shared.named(parsed.generation.model.as_deref())?;
-        let mut asked = Vec::new();
         for prompt in &parsed.prompts {
             let (prompt, pictures) = match prompt {
                 Prompt::Tokens(tokens) => (tokens.clone(), Pictures::default()),
                 Prompt::Text(text) => {
+                    loaded.fits(text)?;
                     let refused = |error| ApiError::parameter("prompt", format!("{error:#}"));
                     let read = loaded.requests.text(text, &[]).map_err(refused)?;
                     (read.tokens, read.pictures)
@@ -62,16 +62,15 @@ pub async fn completions(State(app): State<Arc<App>>, request: Request) -> Resul
                 logprobs: parsed.logprobs,
                 deadline,
             };
-            asked.extend(request.choices(parsed.generation.n));
+            requests.extend(request.choices(parsed.generation.n));
         }
-        Ok((parsed, shared.submit(asked)?))
+        Ok((parsed, shared.engine.submit_all(asked.place, requests)?))
     })
     .await?;
     let n = parsed.generation.n as usize;
     let head = app.head("cmpl");
-    let growing: Vec<Growing> = answers.iter().map(|_| Growing::new(parsed.logprobs.is_some())).collect();
-    let mut writer =
-        Writer { head, choices: growing, usage: Usage::default(), n, include_usage: parsed.generation.include_usage };
+    let (logprobs, include_usage) = (parsed.logprobs.is_some(), parsed.generation.include_usage);
+    let mut writer = Writer { head, logprobs, usage: Usage::default(), n, include_usage };
     if parsed.generation.stream {
         return Ok(stream::response(answers, writer));
     }
@@ -98,23 +97,10 @@ fn empty(index: usize, logprobs: Option<usize>) -> CompletionChoice {
     CompletionChoice { index, text: String::new(), logprobs, finish_reason: None, stop_reason: None }
 }
 
-/// One answer as it grows.
-struct Growing {
-    logprobs: bool,
-    /// Characters of tokens so far.
-    offset: usize,
-}
-
-impl Growing {
-    fn new(logprobs: bool) -> Growing {
-        Growing { logprobs, offset: 0 }
-    }
-}
-
 /// Chunks of a completion's answers.
 pub struct Writer {
     head: Head,
-    choices: Vec<Growing>,
+    logprobs: bool,
     usage: Usage,
     /// Answers to each prompt.
     n: usize,
@@ -129,10 +115,9 @@ impl Writer {
             Event::Failed(failure) => return Err(failure.into()),
         };
         let mut logprobs = None;
-        if let Some(growing) = self.choices.get_mut(index).filter(|growing| growing.logprobs) {
+        if self.logprobs {
             let mut told = CompletionLogprobs::default();
-            told.extend(&piece.logprobs, growing.offset);
-            growing.offset += piece.logprobs.iter().map(|token| token.token.text.chars().count()).sum::<usize>();
+            told.extend(&piece.logprobs);
             logprobs = Some(told);
         }
         if let Some(done) = &done {

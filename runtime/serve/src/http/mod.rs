@@ -4,6 +4,7 @@ mod app;
 mod blocking;
 mod chat;
 mod completions;
+mod connections;
 mod guard;
 mod page;
 mod parts;
@@ -15,5 +16,6 @@ mod tokens;
 
 pub use app::{App, Head, now};
 pub use chat::Writer as ChatChunks;
+pub use connections::Limits;
 pub use server::serve;
 pub use stream::Chunks;

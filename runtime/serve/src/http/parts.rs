@@ -11,15 +11,17 @@ use crate::{
         ApiError,
         chat::{Chat, Choice, ResponseFormat},
     },
-    engine::Loaded,
+    engine::{Loaded, Place},
     request::Shape,
     templates::Asked,
-    tools::{self, Form, Told},
+    tools::{self, Form, Listed, Told},
 };
 
 /// A conversation as the template reads it.
 pub struct Talk {
     asked: Asked,
+    /// For a template that refuses the first, or leaves its tools out.
+    otherwise: Option<Asked>,
     /// How its model writes calls, where it may.
     pub form: Option<Form>,
 }
@@ -33,14 +35,20 @@ fn template(loaded: &Loaded) -> Result<&ChatTemplate, ApiError> {
 
 pub fn talk(loaded: &Loaded, chat: &Chat) -> Result<Talk, ApiError> {
     let template = template(loaded)?;
-    let (messages, variables) = (chat.messages.clone(), chat.variables.clone());
-    let talk = |messages, tools, form| Talk { asked: Asked { messages, tools, variables }, form };
-    let Some(asked) = &chat.tools else { return Ok(talk(messages, None, None)) };
+    let asked = |messages, tools| Asked { messages, tools, variables: chat.variables.clone() };
+    let talk = |asked, otherwise, form| Talk { asked, otherwise, form };
+    let Some(tools) = &chat.tools else { return Ok(talk(asked(chat.messages.clone(), None), None, None)) };
     match Told::of(&template.source(true), template.reads("tools", true)) {
-        Told::Template(form) => Ok(talk(messages, Some(asked.listed.clone()), Some(form))),
-        Told::System(form) => Ok(talk(tools::written_out(messages, asked, form), None, Some(form))),
+        Told::Template(form) => Ok(talk(asked(chat.messages.clone(), Some(tools.listed.clone())), None, Some(form))),
+        Told::Written(form) => {
+            let with = |listed| asked(tools::written_out(chat.messages.clone(), tools, form, listed), None);
+            // A system message of the client's own is refused all the same.
+            let own = chat.messages.iter().any(|message| message["role"] == "system");
+            Ok(talk(with(Listed::System), (!own).then(|| with(Listed::User)), Some(form)))
+        }
         Told::Unread => {
-            let message = "the model's chat template has its tools called in a form that this server does not read";
+            let message = "the model's chat template has its tools called in a form that this server does not read (it reads \
+                           JSON with a name and arguments; `<function=..>` of Qwen 3 Coder is another)";
             Err(ApiError::invalid(message).of("tools").coded("unsupported_parameter"))
         }
     }
@@ -49,18 +57,27 @@ pub fn talk(loaded: &Loaded, chat: &Chat) -> Result<Talk, ApiError> {
 impl Talk {
     /// The text that the template makes.
     pub fn text(&self, app: &App) -> Result<String, ApiError> {
-        app.templates.render(&self.asked)
+        let first = app.templates.render(&self.asked);
+        let Some(otherwise) = &self.otherwise else { return first };
+        match first {
+            Ok(text) if text.contains(tools::LIST) => Ok(text),
+            Err(error) if error.detail.code != Some("template_error") => Err(error),
+            // Where the second is refused too, what the template said of the first is what the client can act on.
+            first => app.templates.render(otherwise).or(first),
+        }
     }
 
-    pub fn prompt(&self, app: &App, loaded: &Loaded, chat: &Chat) -> Result<Prompt, ApiError> {
+    pub fn prompt(&self, app: &App, loaded: &Loaded, chat: &Chat, place: &mut Place) -> Result<Prompt, ApiError> {
         if !chat.images.is_empty() {
             loaded.requests.can_see().map_err(|why| {
                 ApiError::invalid(format!("{why:#}")).of(&chat.images[0].path).coded("images_not_supported")
             })?;
         }
-        let pictures: Vec<Picture> = app.rules.read(&chat.images)?;
+        let text = self.text(app)?;
+        loaded.fits(&text)?;
+        let pictures: Vec<Picture> = app.rules.read(&chat.images, loaded, place)?;
         let refused = |error| ApiError::parameter("messages", format!("{error:#}"));
-        loaded.requests.templated(&self.text(app)?, &pictures).map_err(refused)
+        loaded.requests.templated(&text, &pictures).map_err(refused)
     }
 }
 

@@ -56,11 +56,11 @@ pub fn router(app: Arc<App>) -> Router {
     keyed
         .route_layer(middleware::from_fn_with_state(app.clone(), guard::key))
         .merge(open)
-        .route_layer(middleware::from_fn(guard::count))
         .method_not_allowed_fallback(guard::no_such_method)
         .fallback(guard::no_such_route)
         .layer(middleware::from_fn_with_state(app.clone(), guard::host))
         .layer(CatchPanicLayer::custom(guard::panicked))
+        .layer(middleware::from_fn(guard::count))
         .with_state(app)
 }
 

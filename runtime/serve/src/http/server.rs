@@ -3,10 +3,13 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use axum::serve::ListenerExt;
 use tokio::{net::TcpListener, sync::oneshot};
 
-use super::{App, routes};
+use super::{
+    App,
+    connections::{self, Limits},
+    routes,
+};
 
 /// Exit code of a process that a second signal ended.
 const INTERRUPTED: i32 = 130;
@@ -20,6 +23,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// Binds, then makes the engine and serves it until a signal. `tell` hears the address once it is bound.
 pub async fn serve(
     address: SocketAddr,
+    limits: Limits,
     tell: impl FnOnce(SocketAddr),
     app: impl FnOnce() -> Result<App>,
 ) -> Result<()> {
@@ -30,10 +34,6 @@ pub async fn serve(
     tell(listener.local_addr().context("the address that is listened on")?);
     let metrics = app.metrics.clone();
     tokio::spawn(repeat(UPKEEP, move || metrics.run_upkeep()));
-    let listener = listener.tap_io(|connection| {
-        // Pieces of an answer are small, and each is to arrive at once; without it they arrive all the same.
-        let _ = connection.set_nodelay(true);
-    });
     let engine = app.engine.clone();
     let last = engine.clone();
     let (told, signalled) = oneshot::channel();
@@ -59,7 +59,7 @@ pub async fn serve(
         ended
     };
     tokio::select! {
-        served = axum::serve(listener, routes::router(app)).with_graceful_shutdown(signal) => served.context("serving")?,
+        () = connections::serve(listener, routes::router(app), limits, signal) => {}
         ended = finished => {
             tracing::warn!("some connections did not end; they are dropped");
             ended.context("waiting for the engine")?;
@@ -67,8 +67,9 @@ pub async fn serve(
     }
     // Every answer is complete. What is still under way is for nobody: a model that is being loaded, a step.
     match tokio::time::timeout(GRACE, tokio::task::spawn_blocking(move || last.wait())).await {
-        Ok(ended) => ended.context("waiting for the engine"),
-        Err(_) => at_once(0),
+        Ok(Ok(true)) => Ok(()),
+        Ok(Err(error)) => Err(error).context("waiting for the engine"),
+        Ok(Ok(false)) | Err(_) => at_once(0),
     }
 }
 

@@ -1,6 +1,10 @@
 //! Answers of the engine as streams: those of one request together, each event with its choice, and events as a response.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use axum::{
     body::{Body, Bytes},
@@ -48,6 +52,22 @@ pub trait Chunks: Send + 'static {
     fn end(&mut self) -> Vec<Bytes>;
 }
 
+/// How a stream ended, for whoever logs it: an extension of the response.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome(Arc<OnceLock<&'static str>>);
+
+impl Outcome {
+    /// `complete`, or the code of the error that it ended with; `None` while it goes on.
+    pub fn told(&self) -> Option<&'static str> {
+        self.0.get().copied()
+    }
+
+    fn is(&self, what: &'static str) {
+        // It ends once.
+        let _ = self.0.set(what);
+    }
+}
+
 enum State<W> {
     Begin(W),
     Running(W),
@@ -56,29 +76,44 @@ enum State<W> {
 
 /// The response that sends the chunks. One that fails ends with an error in the place of what is missing.
 pub fn response(answers: Vec<Answer>, writer: impl Chunks) -> Response {
-    let chunks = chunks(events(answers), writer).map(Ok::<Bytes, Infallible>);
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
-    (headers, [("x-accel-buffering", "no")], Body::from_stream(chunks)).into_response()
+    respond(|outcome| chunks(events(answers), writer, outcome))
 }
 
-fn chunks<W: Chunks>(
+/// The response that has these chunks for its body, and says with `outcome` how they ended.
+pub(super) fn respond<S: Stream<Item = Bytes> + Send + 'static>(chunks: impl FnOnce(Outcome) -> S) -> Response {
+    let outcome = Outcome::default();
+    let chunks = chunks(outcome.clone()).map(Ok::<Bytes, Infallible>);
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    let mut response = (headers, [("x-accel-buffering", "no")], Body::from_stream(chunks)).into_response();
+    response.extensions_mut().insert(outcome);
+    response
+}
+
+pub(super) fn chunks<W: Chunks>(
     events: impl Stream<Item = (usize, Event)> + Send + Unpin + 'static,
     writer: W,
+    outcome: Outcome,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
-    let step = |(mut events, state): (_, State<W>)| async move {
+    let step = |(mut events, state, outcome): (_, State<W>, Outcome)| async move {
         let (written, state) = match state {
             State::Begin(mut writer) => (writer.begin(), State::Running(writer)),
             State::Running(mut writer) => match tokio::time::timeout(SILENCE, StreamExt::next(&mut events)).await {
                 Err(_) => (vec![Bytes::from_static(sse::ALIVE)], State::Running(writer)),
-                Ok(None) => (writer.end(), State::Ended),
+                Ok(None) => {
+                    outcome.is("complete");
+                    (writer.end(), State::Ended)
+                }
                 Ok(Some((choice, event))) => match writer.event(choice, event) {
                     Ok(written) => (written, State::Running(writer)),
-                    Err(error) => (vec![sse::event(&error.body())], State::Ended),
+                    Err(error) => {
+                        outcome.is(error.detail.code.unwrap_or("failed"));
+                        (vec![sse::event(&error.body())], State::Ended)
+                    }
                 },
             },
             State::Ended => return None,
         };
-        Some((stream::iter(written), (events, state)))
+        Some((stream::iter(written), (events, state, outcome)))
     };
-    stream::unfold((events, State::Begin(writer)), step).flatten()
+    stream::unfold((events, State::Begin(writer), outcome), step).flatten()
 }

@@ -52,12 +52,13 @@ pub struct Detokenized {
     responses((status = 200, description = "The tokens", body = Tokens), (status = "4XX", description = "A request that is wrong", body = ErrorBody))
 )]
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let loaded = app.loaded()?;
-    let bytes = guard::body(&app, request).await?;
+    let mut asked = guard::admit(&app, request).await?;
     let tokens = blocking::run(move || {
-        let mut object = body::object(&bytes)?;
+        let loaded = app.loaded()?;
+        let mut object = body::object(&asked.read()?)?;
         let text: Text = body::take(&mut object)?;
         body::nothing_left(&object, &body::fields::<Text>())?;
+        loaded.fits(&text.content)?;
         let tokenizer = loaded.requests.tokenizer();
         let refused = |error| ApiError::parameter("content", format!("{error}"));
         let tokens = tokenizer.encode(&text.content, text.add_special).map_err(refused)?;
@@ -77,10 +78,10 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<R
     responses((status = 200, description = "The text", body = Detokenized), (status = "4XX", description = "A request that is wrong", body = ErrorBody))
 )]
 pub async fn detokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let loaded = app.loaded()?;
-    let bytes = guard::body(&app, request).await?;
+    let mut asked = guard::admit(&app, request).await?;
     let content = blocking::run(move || {
-        let mut object = body::object(&bytes)?;
+        let loaded = app.loaded()?;
+        let mut object = body::object(&asked.read()?)?;
         let ids: Ids = body::take(&mut object)?;
         body::nothing_left(&object, &body::fields::<Ids>())?;
         if let Some(outside) = ids.tokens.iter().find(|token| **token as usize >= loaded.token_ids) {

@@ -44,6 +44,8 @@ pub fn answer(prompt: &[u32], count: usize) -> Vec<u32> {
 pub enum Fate {
     Error,
     Panic,
+    /// The step takes so long.
+    Stall(Duration),
     /// Logits of this row are NaN.
     NotANumber {
         row: usize,
@@ -106,6 +108,7 @@ impl Session for Scripted {
         match fate {
             Some(Fate::Error) => bail!("the device is gone"),
             Some(Fate::Panic) => panic!("the script says so"),
+            Some(Fate::Stall(time)) => std::thread::sleep(time),
             Some(Fate::NotANumber { .. } | Fate::End) | None => {}
         }
         let mut logits = Vec::new();
@@ -128,7 +131,7 @@ impl Session for Scripted {
             match fate {
                 Some(Fate::NotANumber { row: bad }) if bad == batch.first_row + row => row_logits[5] = f32::NAN,
                 Some(Fate::End) => row_logits[EOS as usize] = 20.0,
-                Some(Fate::NotANumber { .. } | Fate::Error | Fate::Panic) | None => {}
+                Some(Fate::NotANumber { .. } | Fate::Stall(_) | Fate::Error | Fate::Panic) | None => {}
             }
             logits.extend(row_logits);
         }
