@@ -24,9 +24,10 @@ test: model lint ## everything that must hold
 	cargo test --workspace
 	@.ci/fuzz 30
 
-test-long: setup ## 10,000 random graphs on each executor, every ONNX case on IREE, every mutation of the StableHLO text, a million bodies of requests, 10,000 clients that hang up, memory over 2,500
+test-long: setup ## 10,000 random graphs on each executor, every ONNX case on IREE, 25 tiny models of each family, every mutation of the StableHLO text, a million bodies of requests, 10,000 clients that hang up, memory over 2,500
 	MGRAPH_GRAPHS=10000 cargo test -p mgraph-dsl --test graphs
 	MGRAPH_GRAPHS=10000 cargo test -p mgraph-tests --test graphs -- --nocapture
+	MGRAPH_TINY=25 cargo test -p mgraph-tests --test tiny -- --nocapture
 	cargo test -p mgraph-tests --test onnx --test mutations -- --ignored
 	MGRAPH_SERVE_CASES=1000000 cargo test -p mgraph-serve --test parsing
 	cargo test -p mgraph-serve --test backends -- --ignored

@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mgraph_dsl::ir::Program;
 use syn::ext::IdentExt;
 
 use crate::{Options, emit, format, names};
@@ -58,9 +59,12 @@ pub fn generate(directory: &Path, base: &Path, out: &Path) -> Result<Vec<PathBuf
     }
     let mut wrong = Vec::new();
     let mut modules = Vec::new();
+    let mut served = Served::default();
     for path in &files {
         match family(path, base) {
-            Ok((name, text)) => {
+            Ok((program, text)) => {
+                wrong.extend(served.add(&program, &shown(path, base)));
+                let name = program.name;
                 let earlier =
                     modules.iter().find(|(other, _, _)| *other == name).map(|(_, path, _): &(_, &PathBuf, _)| path);
                 if let Some(earlier) = earlier {
@@ -83,15 +87,50 @@ pub fn generate(directory: &Path, base: &Path, out: &Path) -> Result<Vec<PathBuf
     Ok(files)
 }
 
-/// Name and text of one family's module.
-fn family(path: &Path, base: &Path) -> Result<(String, String), String> {
+/// By what checkpoints say of themselves, who serves them.
+#[derive(Default)]
+struct Served {
+    /// `model_type`, the file of a family, whether it names `architectures`.
+    types: Vec<(String, String, bool)>,
+    architectures: Vec<(String, String)>,
+}
+
+impl Served {
+    /// What leaves it open which of two families serves a checkpoint.
+    fn add(&mut self, program: &Program, file: &str) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let told = !program.architectures.is_empty();
+        for name in &program.model_types {
+            let shared = self.types.iter().find(|(known, _, too)| known == name && !(told && *too));
+            if let Some((_, other, _)) = shared {
+                wrong.push(format!(
+                    "{other} and {file} both serve model_type {name:?}; say in each which `architectures` are its own: \
+                     `family {} for {name:?} as \"..\"`",
+                    program.name
+                ));
+            }
+            self.types.push((name.clone(), file.to_owned(), told));
+        }
+        for name in &program.architectures {
+            if let Some((_, other)) = self.architectures.iter().find(|(known, _)| known == name) {
+                wrong
+                    .push(format!("{other} and {file} both serve architecture {name:?}; it can be that of one family"));
+            }
+            self.architectures.push((name.clone(), file.to_owned()));
+        }
+        wrong
+    }
+}
+
+/// One family, and the text of its module.
+fn family(path: &Path, base: &Path) -> Result<(Program, String), String> {
     let shown = shown(path, base);
     let text = fs::read_to_string(path).map_err(|e| format!("{shown}: {e}"))?;
     let program = mgraph_dsl::compile_text(&shown, &text).map_err(|failed| failed.to_string())?;
     let options = Options { path: Some(path.to_path_buf()) };
     let module = emit(&program, &options).and_then(format).map_err(|e| format!("{shown}: {e}"))?;
     let header = format!("// Generated from {shown} (digest {}); do not edit.\n\n", program.digest);
-    Ok((program.name, header + &module))
+    Ok((program, header + &module))
 }
 
 fn shown(path: &Path, base: &Path) -> String {

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use mgraph_dsl::ir::{BlockId, Function, LoadKind, OpKind, ParameterKind, Program};
+use mgraph_dsl::ir::{BlockId, FieldKind, Function, LoadKind, OpKind, ParameterKind, Program};
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{format_ident, quote};
 
 use crate::{
     backend::Backend,
@@ -89,7 +89,16 @@ fn spaced(text: &str) -> String {
 }
 
 fn family(program: &Program, options: &Options) -> TokenStream {
-    let (name, digest, types) = (&program.name, &program.digest, &program.model_types);
+    let Program { name, digest, model_types, architectures, processor, .. } = program;
+    let pictures = match processor {
+        Some(processor) => {
+            let kind = format_ident!("{}", format!("{:?}", processor.kind));
+            quote!(Some(::mgraph_runtime::family::ProcessorKind::#kind))
+        }
+        None => quote!(None),
+    };
+    let mut fields = program.blocks.iter().flat_map(|block| &block.fields);
+    let packed = fields.any(|field| matches!(field.kind, FieldKind::Matrix(_)));
     let source = program.sources.get(program.block(program.model).span.file);
     let file = &source.name;
     let text = match &options.path {
@@ -107,7 +116,13 @@ fn family(program: &Program, options: &Options) -> TokenStream {
         #[doc = #doc]
         pub static FAMILY: Family = Family {
             name: #name,
-            model_types: &[#(#types),*],
+            model_types: &[#(#model_types),*],
+            architectures: &[#(#architectures),*],
+            capabilities: ::mgraph_runtime::family::Capabilities {
+                pictures: #pictures,
+                backends: &[::mgraph_runtime::backend::Backend::Mlx, ::mgraph_runtime::backend::Backend::Iree],
+                packed: #packed,
+            },
             file: #file,
             source: #text,
             digest: #digest,

@@ -261,6 +261,21 @@ fn a_mistake_is_told_with_file_line_caret_and_sentence() {
     assert!(!folder.path().join("out/families.rs").exists(), "nothing is generated from a broken folder");
 }
 
+/// Two families may serve one `model_type` where each says which `architectures` are its own.
+#[test]
+fn who_serves_what_is_told_apart_when_the_registry_is_made() {
+    let told = |one: &str, two: &str| {
+        let family = |header: &str| TINY.replace("family tiny for \"tiny\"", &format!("family {header}"));
+        generate(folder(&[("one.mgraph", &family(one)), ("two.mgraph", &family(two))]).path())
+    };
+    assert!(told("one for \"x\" as \"OneLM\"", "two for \"x\" as \"TwoLM\"").is_ok());
+    let message = told("one for \"x\" as \"OneLM\"", "two for \"y\" | \"x\"").expect_err("both serve x");
+    assert!(message.contains("families/one.mgraph and families/two.mgraph both serve model_type \"x\""), "{message}");
+    assert!(message.contains("`family two for \"x\" as \"..\"`"), "{message}");
+    let message = told("one for \"x\" as \"LM\"", "two for \"y\" as \"LM\"").expect_err("both serve LM");
+    assert!(message.contains("both serve architecture \"LM\""), "{message}");
+}
+
 #[test]
 fn the_backends_may_come_from_two_programs() {
     let plain = llama();

@@ -19,11 +19,12 @@ pub struct File {
     pub items: Vec<Item>,
 }
 
-/// `family llama for "llama" | "other"`
+/// `family llama for "llama" | "other" as "LlamaForCausalLM"`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
     pub name: Name,
     pub model_types: Vec<Text>,
+    pub architectures: Vec<Text>,
     /// The `//!` lines of the file, joined, without the marks.
     pub doc: String,
 }

@@ -441,7 +441,8 @@ impl Binder<'_> {
         let names = InstanceNames { program: self.program, resolved: self.resolved, instance };
         let sizes = sizes(shape, field, &names)?;
         let path = join(&instance.path, &field.name);
-        let wanted = place::Wanted { path: &path, shape, sizes: &sizes, dtype, matrix, names: &names };
+        let wanted =
+            place::Wanted { path: &path, shape, sizes: &sizes, dtype, matrix, parts: bases.len(), names: &names };
         let (kind, parts) = self.parts(&wanted, bases, draft);
         Ok(draft.weight(Weight { path, kind, dtype, shape: sizes, parts }))
     }

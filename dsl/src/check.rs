@@ -217,7 +217,7 @@ impl<'a> Checker<'a> {
     ) -> Result<Program, Vec<Diagnostic>> {
         self.collect_items(&prelude.items);
         if let Some(header) = &family.header {
-            self.model_types(header);
+            self.served(header);
         }
         let config = self.check_config_and_items(&family.items);
         let models: Vec<&ast::Model> =
@@ -272,7 +272,8 @@ impl<'a> Checker<'a> {
         let header = family.header.as_ref();
         let mut program = Program {
             name: header.map(|h| h.name.node.clone()).unwrap_or_default(),
-            model_types: header.map(|h| h.model_types.iter().map(|t| t.node.clone()).collect()).unwrap_or_default(),
+            model_types: header.map(|h| texts(&h.model_types)).unwrap_or_default(),
+            architectures: header.map(|h| texts(&h.architectures)).unwrap_or_default(),
             doc: header.map(|h| h.doc.clone()).unwrap_or_default(),
             digest: digest(self.sources, file),
             sources: Sources::default(),
@@ -315,6 +316,10 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+fn texts(literals: &[ast::Text]) -> Vec<String> {
+    literals.iter().map(|text| text.node.clone()).collect()
 }
 
 fn start_of(file: FileId) -> crate::source::Span {

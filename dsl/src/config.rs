@@ -218,7 +218,7 @@ impl<'a> Resolver<'a> {
                 Setting::Limit { path, value } => self.limit(path, value),
                 Setting::Let { path, value, condition } => {
                     if self.holds(condition.as_ref(), path) {
-                        match self.evaluate(value) {
+                        match self.finite(value) {
                             Ok(value) => self.resolved.insert(path, value, Origin::Let),
                             Err(error) => self.failed(path, error),
                         }
@@ -235,6 +235,15 @@ impl<'a> Resolver<'a> {
 
     fn evaluate(&self, load: &Load) -> Result<Val, LoadError> {
         evaluate(load, &self.names())
+    }
+
+    /// As [`Resolver::evaluate`]. What is not finite here makes every number of the model NaN.
+    fn finite(&self, load: &Load) -> Result<Val, LoadError> {
+        let value = self.evaluate(load)?;
+        match not_finite(&value) {
+            Some(x) => Err(LoadError::new(load.span, LoadErrorKind::Unusable(x))),
+            None => Ok(value),
+        }
     }
 
     /// What depends on a faulty field is silent; anything else is a fault of its own.
@@ -348,7 +357,7 @@ impl<'a> Resolver<'a> {
             let kind = self.missing(field, place);
             return self.fault(&field.path, kind);
         };
-        match self.evaluate(otherwise) {
+        match self.finite(otherwise) {
             Err(error) => self.failed(&field.path, error),
             Ok(value) => match json::accept(&ty, value) {
                 Ok(value) => self.resolved.insert(&field.path, value, Origin::Otherwise),
@@ -443,6 +452,15 @@ impl<'a> Resolver<'a> {
             ) => Some((self.evaluate(left).ok()?, self.evaluate(right).ok()?)),
             _ => None,
         }
+    }
+}
+
+/// The first number in a value that is infinite or none.
+fn not_finite(value: &Val) -> Option<f64> {
+    match value {
+        Val::Float(x) => Some(*x).filter(|x| !x.is_finite()),
+        Val::List(items) => items.iter().find_map(not_finite),
+        Val::Int(_) | Val::Bool(_) | Val::Text(_) => None,
     }
 }
 

@@ -48,7 +48,10 @@ ids! {
 #[derive(Debug, Clone)]
 pub struct Program {
     pub name: String,
+    /// Values of `model_type` in config.json.
     pub model_types: Vec<String>,
+    /// Values of `architectures` there, which tell where `model_type` does not.
+    pub architectures: Vec<String>,
     pub doc: String,
     /// blake3 of the language version, the prelude and the family's text, in hex.
     pub digest: String,

@@ -37,6 +37,8 @@ pub enum LoadErrorKind {
     Overflow(String),
     #[error("{0} is not finite, so it is no integer")]
     NotFinite(f64),
+    #[error("it comes to {0}, and a model computes with finite numbers")]
+    Unusable(f64),
     #[error("index {index} lies outside a list of {length}")]
     Index { index: i64, length: usize },
     #[error("rows {low}..{high} do not lie within the {length} rows that the field around them takes")]

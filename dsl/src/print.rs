@@ -53,8 +53,11 @@ impl<'p> Printer<'p> {
     }
 
     fn program(&mut self) -> fmt::Result {
-        let types: Vec<String> = self.program.model_types.iter().map(|t| format!("{t:?}")).collect();
-        self.line(format_args!("family {} for {}", self.program.name, types.join(" | ")))?;
+        let quoted = |names: &[String]| names.iter().map(|t| format!("{t:?}")).collect::<Vec<_>>().join(" | ");
+        let Program { name, model_types, architectures, .. } = self.program;
+        let architectures =
+            if architectures.is_empty() { String::new() } else { format!(" as {}", quoted(architectures)) };
+        self.line(format_args!("family {name} for {}{architectures}", quoted(model_types)))?;
         self.line("")?;
         if let Some(Processor { kind, settings, image_token, .. }) = &self.program.processor {
             let name = kind.name();

@@ -94,6 +94,7 @@ pub fn program(config: Vec<crate::ir::Setting>, blocks: Vec<Block>) -> Program {
     Program {
         name: "toy".into(),
         model_types: vec![],
+        architectures: vec![],
         doc: String::new(),
         digest: String::new(),
         sources,

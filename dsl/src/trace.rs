@@ -4,6 +4,8 @@
 mod kernel;
 mod reduce;
 
+use std::collections::BTreeSet;
+
 use crate::{
     bind::{Bindings, StateDim, StateId, WeightId, WeightKind},
     config::Resolved,
@@ -25,6 +27,8 @@ pub struct Trace {
     pub writes: Vec<(String, NodeId)>,
     /// Every probe of the call and where it stands in the text, in order.
     pub probes: Vec<(String, Span)>,
+    /// Where the conditions stand of the branches that the call came by, and which arms it took.
+    pub branches: BTreeSet<(Span, bool)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +104,7 @@ pub fn trace(
         states: vec![None; bindings.states.len()],
         written: vec![false; bindings.states.len()],
         probes: Vec::new(),
+        branches: BTreeSet::new(),
     };
     let inputs: Vec<(&str, Traced)> = sizes
         .inputs
@@ -115,7 +120,7 @@ pub fn trace(
         Some((state.path.clone(), value.id))
     });
     let writes = writes.collect();
-    Ok(Trace { nodes: tracer.nodes, results, writes, probes: tracer.probes })
+    Ok(Trace { nodes: tracer.nodes, results, writes, probes: tracer.probes, branches: tracer.branches })
 }
 
 #[derive(Debug, Clone)]
@@ -144,6 +149,7 @@ struct Tracer<'a> {
     states: Vec<Option<Traced>>,
     written: Vec<bool>,
     probes: Vec<(String, Span)>,
+    branches: BTreeSet<(Span, bool)>,
 }
 
 impl Tracer<'_> {
@@ -244,6 +250,10 @@ impl Domain for Tracer<'_> {
 
     fn probed_at(&mut self, name: &str, span: Span) {
         self.probes.push((name.to_owned(), span));
+    }
+
+    fn branched(&mut self, span: Span, holds: bool) {
+        self.branches.insert((span, holds));
     }
 
     fn kernel(&mut self, path: &str, arguments: &[Option<Operand<Traced>>]) -> Option<Result<Traced, String>> {

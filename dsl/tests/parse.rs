@@ -54,12 +54,14 @@ fn line_breaks_mean_nothing() {
 #[test]
 fn keeps_docs_and_names() {
     let (_, tree) = parse_text(
-        "//! Toy.\n//!  Indented.\n\nfamily toy for \"toy\" | \"old \\\"toy\\\"\"\n\n/// Twice\n/// `x`.\nop twice(x: F[..]) -> F[..] { x + x }\n\n/// Empty.\nblock Nothing {}\n",
+        "//! Toy.\n//!  Indented.\n\nfamily toy for \"toy\" | \"old \\\"toy\\\"\"\n    as \"ToyLM\" | \"OldToy\"\n\n/// Twice\n/// `x`.\nop twice(x: F[..]) -> F[..] { x + x }\n\n/// Empty.\nblock Nothing {}\n",
     );
     let tree = tree.expect("it parses");
     let header = tree.header.expect("it has a header");
     assert_eq!(header.doc, "Toy.\n Indented.");
     assert_eq!(header.model_types[1].node, "old \"toy\"");
+    let architectures: Vec<&str> = header.architectures.iter().map(|name| &name.node[..]).collect();
+    assert_eq!(architectures, ["ToyLM", "OldToy"]);
     let [Item::Op(op), Item::Block(block)] = tree.items.as_slice() else { panic!("{:?}", tree.items) };
     assert_eq!(op.doc, "Twice\n`x`.");
     assert_eq!(block.doc, "Empty.");

@@ -23,6 +23,8 @@ pub use tensors::Output;
 
 /// Raised whenever the same file would be imported differently.
 const IMPORTER: &str = "mgraph-import-1";
+/// The architecture that can be imported, and the `model_type` that it has then.
+pub const MODEL_TYPE: &str = "llama";
 const RECORD: &str = "import.json";
 
 /// What an import did.
@@ -133,7 +135,7 @@ impl<'a> Plan<'a> {
     pub fn new(gguf: &'a Gguf) -> Result<Plan<'a>, ImportError> {
         let path = || gguf.path().to_path_buf();
         let architecture = gguf.require("general.architecture", gguf.string("general.architecture")?)?;
-        if architecture != "llama" {
+        if architecture != MODEL_TYPE {
             return Err(ImportError::Architecture { path: path(), found: architecture.to_owned() });
         }
         if gguf.integer("split.count")?.is_some_and(|count| count > 1) {

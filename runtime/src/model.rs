@@ -44,7 +44,7 @@ pub struct MaxPositions {
 }
 
 impl Model {
-    /// Opens `dir`, finds its family by `model_type`, resolves the config and binds every weight. All faults of one
+    /// Opens `dir`, finds its family by `model_type` or `architectures`, resolves the config and binds every weight. All faults of one
     /// step are reported together, with the file they are in.
     pub fn open(dir: &Path, families: &[&'static Family]) -> Result<Arc<Model>> {
         Model::open_with(dir, families, &[])
@@ -166,6 +166,7 @@ pub(crate) fn in_vocabulary(tokens: impl IntoIterator<Item = i64>, token_ids: us
 /// What is read of a `config.json` besides the family's own keys, here and by the modules named.
 pub(crate) const OWN_KEYS: &[&str] = &[
     "model_type",
+    "architectures",
     "max_position_embeddings",
     "text_config.max_position_embeddings",
     // tokenizer
@@ -176,7 +177,7 @@ pub(crate) const OWN_KEYS: &[&str] = &[
     "quantization_config",
 ];
 
-/// The family that serves `config`'s `model_type`, and its program; `file` is for messages.
+/// The family that serves `config`, and its program; `file` is for messages.
 pub(crate) fn family_of(
     config: &Value,
     families: &[&'static Family],
@@ -188,24 +189,60 @@ pub(crate) fn family_of(
     Ok((family, program))
 }
 
+/// By `model_type`; by `architectures` where that is not there, or is that of several families.
 fn choose(config: &Value, families: &[&'static Family], file: &str) -> Result<&'static Family> {
-    let model_type = match config.get("model_type") {
-        Some(Value::String(name)) => name.as_str(),
-        Some(other) => bail!("{file}: \"model_type\" is {other}; expected the name of a family as a string"),
-        None => bail!("{file} has no \"model_type\", so its family is unknown"),
+    let stated = |key| config.get(key).filter(|value| !value.is_null());
+    let architectures = stated("architectures").and_then(Value::as_array).into_iter().flatten();
+    let architectures: Vec<&str> = architectures.filter_map(Value::as_str).collect();
+    let of_architecture = |family: &&&Family| architectures.iter().any(|name| family.architectures.contains(name));
+    let by_architecture = || families.iter().filter(of_architecture).copied().collect::<Vec<_>>();
+    let listed = |names: fn(&Family) -> &[&'static str]| -> Vec<&str> {
+        families.iter().flat_map(|family| names(family).iter().copied()).collect()
+    };
+    let Some(model_type) = stated("model_type") else {
+        return match by_architecture()[..] {
+            [family] => Ok(family),
+            _ if architectures.is_empty() => bail!(
+                "{file} has neither \"model_type\" nor \"architectures\", so its family is unknown; known as model_type are {}",
+                listed(|family| family.model_types).join(", ")
+            ),
+            _ => bail!(
+                "{file} has no \"model_type\", and \"architectures\" {architectures:?} are those of no one family; known are {}",
+                listed(|family| family.architectures).join(", ")
+            ),
+        };
+    };
+    let Some(model_type) = model_type.as_str() else {
+        bail!("{file}: \"model_type\" is {model_type}; expected the name of a family as a string")
     };
     let serves = |family: &&&Family| family.model_types.contains(&model_type);
-    match families.iter().find(serves) {
-        Some(family) => Ok(family),
-        None => {
-            let known: Vec<&str> = families.iter().flat_map(|f| f.model_types.iter().copied()).collect();
+    let all: Vec<&Family> = families.iter().filter(serves).copied().collect();
+    match all[..] {
+        [family] => Ok(family),
+        [] => {
+            let known = listed(|family| family.model_types);
             let near = suggest(model_type, known.iter().copied());
-            let near = near.map_or(String::new(), |near| format!(" (did you mean {near:?}?)"));
+            let near = match (near, &by_architecture()[..]) {
+                (Some(near), _) => format!(" (did you mean {near:?}?)"),
+                (None, [family]) => format!(" (its architectures are those of family {})", family.name),
+                (None, _) => String::new(),
+            };
             bail!(
                 "{file}: no family serves model_type {model_type:?}{near}; known are {}; `mlxcel new family` begins another",
                 known.join(", "),
             )
         }
+        ref several => match several.iter().filter(of_architecture).collect::<Vec<_>>()[..] {
+            [family] => Ok(family),
+            _ => {
+                let each = several.iter().map(|f| format!("{} ({})", f.name, f.architectures.join(", ")));
+                bail!(
+                    "{file}: model_type {model_type:?} is that of several families, and \"architectures\" {architectures:?} do \
+                     not tell which: {}",
+                    each.collect::<Vec<_>>().join(", ")
+                )
+            }
+        },
     }
 }
 
@@ -244,5 +281,61 @@ fn stored_dtype(dtype: Dtype) -> StoredDtype {
         Dtype::U8 => StoredDtype::U8,
         Dtype::BOOL => StoredDtype::Bool,
         _ => StoredDtype::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgraph_dsl::ir::Program;
+    use serde_json::json;
+
+    use super::choose;
+    use crate::family::Family;
+
+    /// A family without anything else, served as `header` says.
+    fn family(header: &str) -> &'static Family {
+        let text = format!(
+            "family {header}
+            model {{
+                table: Embedding(2, 2)
+                graph embed(tokens: i32[B, S]) -> F[B, S, 2] {{ table(tokens) }}
+                graph forward(x: F[B, S, 2], positions: i32[B, S], wanted: i32[B, R]) -> F[B, R, 2] {{ rows_at(x, wanted) }}
+            }}"
+        );
+        Family::of_text("toy.mgraph", &text).expect("a family")
+    }
+
+    #[test]
+    fn architectures_tell_where_the_type_does_not() {
+        let of = |program: &Program| (program.model_types.clone(), program.architectures.clone());
+        let text = r#"family one for "old" | "new" as "OneLM" | "OneForVision""#;
+        let program = mgraph_dsl::compile_text("one.mgraph", family(&text[7..]).source).expect("a family");
+        assert_eq!(of(&program), (vec!["old".into(), "new".into()], vec!["OneLM".into(), "OneForVision".into()]));
+
+        let families = [
+            family(&text[7..]),
+            family(r#"two for "shared" as "TwoLM""#),
+            family(r#"three for "shared" as "ThreeLM""#),
+            family(r#"four for "four""#),
+        ];
+        let served = |config: serde_json::Value| choose(&config, &families, "config.json").map(|family| family.name);
+        assert_eq!(served(json!({"model_type": "new"})).ok(), Some("one"));
+        assert_eq!(served(json!({"model_type": "new", "architectures": ["TwoLM"]})).ok(), Some("one"));
+        assert_eq!(served(json!({"model_type": null, "architectures": ["OneForVision"]})).ok(), Some("one"));
+        assert_eq!(served(json!({"architectures": ["Unknown", "TwoLM"]})).ok(), Some("two"));
+        assert_eq!(served(json!({"model_type": "shared", "architectures": ["ThreeLM"]})).ok(), Some("three"));
+        assert_eq!(served(json!({"model_type": "four", "architectures": "FourLM"})).ok(), Some("four"));
+
+        let refused = |config: serde_json::Value, words: &[&str]| {
+            let told = served(config.clone()).expect_err(&config.to_string()).to_string();
+            assert!(words.iter().all(|word| told.contains(word)), "{config}: {told}");
+        };
+        refused(json!({}), &["neither \"model_type\" nor \"architectures\"", "old, new, shared"]);
+        refused(json!({"architectures": ["FiveLM"]}), &["FiveLM", "OneLM, OneForVision, TwoLM, ThreeLM"]);
+        refused(json!({"architectures": ["TwoLM", "ThreeLM"]}), &["no one family"]);
+        refused(json!({"model_type": 3}), &["\"model_type\" is 3"]);
+        refused(json!({"model_type": "nwe"}), &["did you mean \"new\"?"]);
+        refused(json!({"model_type": "quite-other", "architectures": ["OneLM"]}), &["those of family one"]);
+        refused(json!({"model_type": "shared"}), &["two (TwoLM), three (ThreeLM)"]);
     }
 }

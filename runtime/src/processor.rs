@@ -28,6 +28,14 @@ pub enum Processor {
     PooledCrops(Box<PooledCrops>),
 }
 
+/// Whether pictures of files can be given to families of this processor; their graphs run all the same.
+pub fn is_built(kind: ProcessorKind) -> bool {
+    match kind {
+        ProcessorKind::PooledCrops => true,
+        ProcessorKind::NativeGrid | ProcessorKind::AspectTiles => false,
+    }
+}
+
 impl Processor {
     /// Errors: a file beside config.json that is no JSON object. A processor that cannot be had is none: words still can be read.
     pub fn open(model: &Model, tokenizer: &Tokenizer) -> Result<Processor> {

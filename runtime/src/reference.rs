@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mgraph_dsl::{
+    bind::{State, StateDim},
     interpret::{self, Data, Interpreter, Precision, ReadWeight, Typed},
     ir,
 };
@@ -148,7 +149,7 @@ impl Session for ReferenceSession {
             (0..self.options.rows).map(|slot| self.interpreter.state(path, slot).map(host)).collect();
         let positions = |row: &Tensor| axis.map_or(0, |axis| row.shape[axis]);
         let longest = rows.iter().flatten().max_by_key(|row| positions(row));
-        let longest = longest.with_context(|| format!("nothing was written to state {path} yet"))?;
+        let Some(longest) = longest else { return Ok(self.unwritten(state)) };
         let filled = |row: &Option<Tensor>| match (row, axis) {
             (None, _) => vec![0; longest.bytes.len()],
             (Some(row), None) => row.bytes.clone(),
@@ -160,6 +161,21 @@ impl Session for ReferenceSession {
 
     fn prepare(&mut self, _: &[(usize, usize)], _: &mut dyn FnMut(&str)) -> Result<()> {
         Ok(())
+    }
+}
+
+impl ReferenceSession {
+    /// A state is zero until something is written to it.
+    fn unwritten(&self, state: &State) -> Tensor {
+        let size = |dim: &StateDim| match dim {
+            StateDim::Rows => self.options.rows,
+            StateDim::Positions => 0,
+            StateDim::Size(size) => *size as usize,
+        };
+        let shape: Vec<usize> = state.dims.iter().map(size).collect();
+        let dtype = concrete(state.dtype, self.options.dtype.dtype());
+        let bytes = vec![0; shape.iter().product::<usize>() * dtype.size()];
+        Tensor { dtype, shape, bytes }
     }
 }
 

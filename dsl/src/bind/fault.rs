@@ -7,9 +7,11 @@ use crate::ir::DType;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum BindFault {
+    /// `shape` is what it would have to have; a first axis that several stored tensors share is `None`.
     Missing {
         field: String,
         name: String,
+        shape: Vec<Option<u64>>,
         near: Option<String>,
     },
     Unclaimed {
@@ -110,8 +112,10 @@ impl fmt::Display for StoredDtype {
 impl fmt::Display for BindFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BindFault::Missing { field, name, near } => {
-                write!(f, "missing: the checkpoint has no tensor `{name}`, which `{field}` needs")?;
+            BindFault::Missing { field, name, shape, near } => {
+                let sizes = shape.iter().map(|size| size.map_or("_".to_owned(), |size| size.to_string()));
+                let shape = sizes.collect::<Vec<_>>().join(", ");
+                write!(f, "missing: the checkpoint has no tensor `{name}` [{shape}], which `{field}` needs")?;
                 match near {
                     Some(near) => write!(f, "; it has `{near}`"),
                     None => Ok(()),

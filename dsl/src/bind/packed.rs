@@ -39,7 +39,8 @@ impl Binder<'_> {
         draft.claims.push(Claim { name: scales_name.clone(), field: field(), rows });
         let Some(biases) = self.stored.get(&biases_name) else {
             draft.missing += 1;
-            draft.faults.push(BindFault::Missing { field: field(), name: biases_name, near: None });
+            let shape = scales.shape.iter().copied().map(Some).collect();
+            draft.faults.push(BindFault::Missing { field: field(), name: biases_name, shape, near: None });
             return None;
         };
         draft.claims.push(Claim { name: biases_name.clone(), field: field(), rows });

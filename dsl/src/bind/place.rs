@@ -24,6 +24,8 @@ pub(super) struct Wanted<'a> {
     pub sizes: &'a [u64],
     pub dtype: DType,
     pub matrix: bool,
+    /// Stored tensors, or stacks of them, that it is put together from.
+    pub parts: usize,
     pub names: &'a InstanceNames<'a>,
 }
 
@@ -79,7 +81,7 @@ impl Binder<'_> {
         let mut parts = Vec::new();
         let faults = draft.faults.len();
         for base in bases {
-            let Some((source, found)) = self.source(wanted, base, bases.len(), draft) else { continue };
+            let Some((source, found)) = self.source(wanted, base, draft) else { continue };
             if !parts.is_empty() && packing != found {
                 let detail = "its parts are packed differently; they must agree in bits and group size".into();
                 draft.faults.push(BindFault::Packed { field: wanted.path.into(), name: base.path.clone(), detail });
@@ -115,13 +117,7 @@ impl Binder<'_> {
         (kind, parts)
     }
 
-    fn source(
-        &self,
-        wanted: &Wanted<'_>,
-        base: &Base,
-        among: usize,
-        draft: &mut Draft,
-    ) -> Option<(Source, Option<Packing>)> {
+    fn source(&self, wanted: &Wanted<'_>, base: &Base, draft: &mut Draft) -> Option<(Source, Option<Packing>)> {
         let inner = wanted.sizes.get(1..).unwrap_or_default();
         if !base.path.contains("{}") {
             let (piece, packing) = self.piece(wanted, &base.path, inner, true, base.rows, draft)?;
@@ -130,7 +126,7 @@ impl Binder<'_> {
         let name = |i: u64| base.path.replace("{}", &i.to_string());
         // Alone, a stack is as long as the axis; among several parts it is as long as what is stored.
         let count = match wanted.sizes.first() {
-            Some(count) if among == 1 => *count,
+            Some(count) if wanted.parts == 1 => *count,
             _ => (0..).take_while(|i| self.stored.contains_key(&name(*i))).count() as u64,
         };
         let mut pieces = Vec::new();
@@ -164,7 +160,13 @@ impl Binder<'_> {
         let Some(stored) = self.stored.get(name) else {
             draft.missing += 1;
             let field = wanted.path.to_owned();
-            draft.faults.push(BindFault::Missing { field, name: name.to_owned(), near: None });
+            let first = match rows {
+                Some((_, high)) => Some(high),
+                None => wanted.sizes.first().copied().filter(|_| wanted.parts == 1),
+            };
+            let first = (rows_free && !wanted.sizes.is_empty()).then_some(first);
+            let shape = first.into_iter().chain(inner.iter().copied().map(Some)).collect();
+            draft.faults.push(BindFault::Missing { field, name: name.to_owned(), shape, near: None });
             return None;
         };
         draft.claims.push(Claim { name: name.to_owned(), field: wanted.path.to_owned(), rows });

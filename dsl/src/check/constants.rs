@@ -95,14 +95,17 @@ impl Checker<'_> {
         Ok(keys.iter().map(|key| key.node.clone()).collect())
     }
 
-    /// The `model_type`s that a family serves.
-    pub fn model_types(&mut self, header: &ast::Header) {
-        if let Some(empty) = header.model_types.iter().find(|name| name.node.is_empty()) {
-            let message = "a family serves checkpoints by their `model_type`, and this one is empty";
-            self.report(Diagnostic::new(Code::UnexpectedToken, empty.span, message));
+    /// The `model_type`s and `architectures` that a family serves.
+    pub fn served(&mut self, header: &ast::Header) {
+        let lists = [(&header.model_types, "`model_type`"), (&header.architectures, "`architectures`")];
+        for (names, key) in lists {
+            if let Some(empty) = names.iter().find(|name| name.node.is_empty()) {
+                let message = format!("a family serves checkpoints by their {key}, and this one is empty");
+                self.report(Diagnostic::new(Code::UnexpectedToken, empty.span, message));
+            }
+            // Reported; nothing depends on it.
+            let _ = self.distinct(names, &format!("the {key}"));
         }
-        // Reported; nothing depends on it.
-        let _ = self.distinct(&header.model_types, "the `model_type`");
     }
 
     /// The parts and places of a stored name: paths that lead somewhere, each once.

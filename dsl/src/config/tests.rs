@@ -160,6 +160,23 @@ fn require_prints_both_sides() {
 }
 
 #[test]
+fn what_is_computed_is_finite() {
+    let theta = field("theta", FieldType::Float, &["rope_theta"], None);
+    let inverse = binary(LoadBinary::Divide, load(LoadKind::Float(1.0)), config("theta"));
+    let list = load(LoadKind::List(vec![load(LoadKind::Float(1.0)), inverse]));
+    let both = Setting::Let { path: path("both"), value: list, condition: None };
+    let program = program(vec![Setting::Field(theta), both], vec![]);
+    assert!(resolve(&program, &json!({ "rope_theta": 2.0 }), &[]).is_ok());
+    let faults = resolve(&program, &json!({ "rope_theta": 0.0 }), &[]).expect_err("an infinite number");
+    assert_eq!(
+        faults.iter().map(|f| f.display("config.json").to_string()).collect::<Vec<_>>(),
+        [
+            "config.json: `both` cannot be computed: it comes to inf, and a model computes with finite numbers (prelude.mgraph:1)"
+        ]
+    );
+}
+
+#[test]
 fn limits_are_checked() {
     let faults =
         resolve(&family(), &good(), &[("pictures".into(), 0), ("videos".into(), 1)]).expect_err("wrong limits");

@@ -215,6 +215,9 @@ pub trait Domain {
     /// Where in the text the probe stands that comes next.
     fn probed_at(&mut self, _name: &str, _span: Span) {}
 
+    /// That the branch whose condition stands at `span` takes its first arm, or the other.
+    fn branched(&mut self, _span: Span, _holds: bool) {}
+
     /// The results of an op on whole weights alone, if [`Domain::keep`] was told them.
     fn recall(&self, _op: OpId, _weights: &[WeightId]) -> Option<Vec<Self::Tensor>> {
         None

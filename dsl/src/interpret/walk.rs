@@ -382,6 +382,7 @@ impl<'p, 'd, D: Domain> Walk<'p, 'd, D> {
             }
             Statement::If { outs, condition, then, otherwise } => {
                 let holds = load::truth(condition, frame).map_err(|e| self.load(e))?;
+                self.domain.branched(condition.span, holds);
                 let results = self.region(if holds { then } else { otherwise }, frame)?;
                 self.assign(outs, results, frame);
             }

@@ -83,6 +83,7 @@ impl LoadErrorKind {
             | LoadErrorKind::Remainder(..)
             | LoadErrorKind::Overflow(_)
             | LoadErrorKind::NotFinite(_)
+            | LoadErrorKind::Unusable(_)
             | LoadErrorKind::Index { .. }
             | LoadErrorKind::Rows { .. }
             | LoadErrorKind::Empty(_)

@@ -10,7 +10,8 @@ impl Builder<'_> {
     pub fn header(&self, pair: Pair<'_, Rule>, doc: String) -> Header {
         let mut parts = Children::of(pair);
         let name = self.name(parts.one(Rule::name));
-        Header { name, model_types: parts.all(Rule::string, |pair| self.string(pair)), doc }
+        let model_types = parts.all(Rule::string, |pair| self.string(pair));
+        Header { name, model_types, architectures: parts.all(Rule::architecture, |pair| self.string(pair)), doc }
     }
 
     pub fn item(&self, pair: Pair<'_, Rule>) -> Item {

@@ -68,7 +68,7 @@ tokens! {
 pub fn thing(rule: Rule) -> Option<&'static str> {
     Some(match rule {
         Rule::name => "a name",
-        Rule::string | Rule::keys | Rule::place | Rule::part => "a string",
+        Rule::string | Rule::architecture | Rule::keys | Rule::place | Rule::part => "a string",
         Rule::number => "a number",
         Rule::truth => "`true` or `false`",
         Rule::constant => "a constant (a string, a number, `true` or `false`)",

@@ -55,7 +55,7 @@ impl Trace {
     fn with(&self, nodes: Vec<Node>, renamed: &[NodeId]) -> Trace {
         let results = self.results.iter().map(|id| renamed[id.0]).collect();
         let writes = self.writes.iter().map(|(path, id)| (path.clone(), renamed[id.0])).collect();
-        Trace { nodes, results, writes, probes: self.probes.clone() }
+        Trace { nodes, results, writes, probes: self.probes.clone(), branches: self.branches.clone() }
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::ImportError;
 use super::tensors::{Source, affine};
 use super::vocabulary::Vocabulary;
+use super::{ImportError, MODEL_TYPE};
 use crate::gguf::{Format, Gguf, TensorInfo};
 use crate::quantization::Affine;
 
@@ -125,7 +125,7 @@ impl Model {
         let sizes = &self.sizes;
         let mut config = json!({
             "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+            "model_type": MODEL_TYPE,
             "attention_bias": self.attention_bias,
             "mlp_bias": self.mlp_bias,
             "hidden_act": "silu",

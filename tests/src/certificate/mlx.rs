@@ -172,7 +172,9 @@ impl Reader<'_> {
         };
         let (axis, operands) = (gather.numbers[0], gather.operands.clone());
         let (at, from) = (axis as usize, self.terms.shape(operands[0]));
-        let (ids, all) = (self.terms.shape(operands[1]), gather.shape.len());
+        // Not of the ids themselves: where they are all one number, their term is that number.
+        let all = gather.shape.len();
+        let ids = &gather.shape[..all - from.len()];
         let expected: Vec<f64> =
             (0..at).map(|i| ids.len() + i).chain(0..ids.len()).chain(ids.len() + at..all).map(|i| i as f64).collect();
         let still = expected.iter().enumerate().all(|(i, axis)| i as f64 == *axis);
