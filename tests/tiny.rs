@@ -2,19 +2,13 @@
 //! the shapes that these ask for. Whatever a family takes has to run, alike on every executor, and whatever it does not take is
 //! refused with a sentence. `MGRAPH_TINY` is how many models of each family are run.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::ControlFlow,
-    rc::Rc,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::BTreeMap, ops::ControlFlow, rc::Rc, sync::Arc, time::Instant};
 
 use mgraph_dsl::{
     bind::Bindings,
-    config::{ConfigNames, resolve},
-    ir::{DType, FieldType, LoadKind, ParameterKind, Program, Statement, Type},
-    load::{Environment, Val, extent, truth},
+    config::{Origin, resolve},
+    ir::{DType, FieldType, ParameterKind, Program, Type},
+    load::{Environment, Val, extent},
     trace::{Sizes, Trace, trace},
 };
 use mgraph_models::FAMILIES;
@@ -32,13 +26,18 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
+#[path = "tiny/branches.rs"]
+mod branches;
 #[path = "tiny/draw.rs"]
 mod draw;
+#[path = "tiny/hints.rs"]
+mod hints;
 #[path = "tiny/pictures.rs"]
 mod pictures;
 #[path = "tiny/weights.rs"]
 mod weights;
 
+use branches::Branches;
 use draw::{Draw, Drawn};
 
 /// Of each family, in CI.
@@ -136,49 +135,6 @@ const CALLS: [[usize; 4]; 2] = [[1, PROMPT, PROMPT, 16], [2, 1, 1, 16]];
 /// What other free dims may be: how many patches there can be depends on how many become one token.
 const OTHERS: [usize; 5] = [8, 9, 16, 36, 64];
 
-/// Conditions of the family's own text, and which way they went.
-#[derive(Default)]
-struct Branches(BTreeMap<(u32, u32), BTreeSet<bool>>);
-
-impl Branches {
-    fn of(program: &Program) -> Branches {
-        let mut all = Branches::default();
-        let file = program.block(program.model).span.file;
-        for function in program.blocks.iter().filter(|block| block.span.file == file).flat_map(|b| &b.functions) {
-            function.body.for_each(&mut |statement| {
-                if let Statement::If { condition, .. } = statement {
-                    all.0.insert((condition.span.start, condition.span.end), BTreeSet::new());
-                }
-            });
-        }
-        all
-    }
-
-    fn went(&mut self, program: &Program, tiny: &Tiny, traced: &Trace) {
-        let file = program.block(program.model).span.file;
-        for (span, holds) in traced.branches.iter().filter(|(span, _)| span.file == file) {
-            self.0.entry((span.start, span.end)).or_default().insert(*holds);
-        }
-        // Those of the config that name nothing but its fields.
-        let names = ConfigNames { program, resolved: &tiny.drawn.resolved };
-        draw::each_load(program, &mut |load| {
-            if let LoadKind::If(condition, ..) = &load.kind
-                && condition.span.file == file
-                && !draw::has_locals(condition)
-                && let Ok(holds) = truth(condition, &names)
-            {
-                self.0.entry((condition.span.start, condition.span.end)).or_default().insert(holds);
-            }
-        });
-    }
-
-    fn one_way(&self, program: &Program) -> Vec<String> {
-        let text = &program.sources.get(program.block(program.model).span.file).text;
-        let one = self.0.iter().filter(|(_, ways)| ways.len() < 2);
-        one.map(|((start, end), ways)| format!("if {} {ways:?}", &text[*start as usize..*end as usize])).collect()
-    }
-}
-
 /// Every graph of every config that the family takes can be unrolled: its shapes agree, its indices are in range. And every
 /// branch of its text goes both ways.
 #[test]
@@ -196,14 +152,14 @@ fn whatever_a_family_takes_has_every_graph() {
                     let call = |n| Call { program: &program, tiny: &tiny, sizes: [b, s, r, t, n] }.trace(graph);
                     let first = OTHERS.into_iter().map(call).find_map(Result::ok);
                     match first.ok_or(()).or_else(|()| call(OTHERS[0])) {
-                        Ok(traced) => branches.went(&program, &tiny, &traced),
+                        Ok(traced) => branches.went(&program, &tiny.drawn.resolved, &traced),
                         Err(fault) => wrong.push(format!("{}: {graph}: {fault}\n  {}", family.name, tiny.drawn.config)),
                     }
                 }
             }
         }
         let one = branches.one_way(&program);
-        println!("{}: {} branches, {:.1} s", family.name, branches.0.len(), begun.elapsed().as_secs_f64());
+        println!("{}: {} branches, {:.1} s", family.name, branches.count(), begun.elapsed().as_secs_f64());
         wrong.extend(one.into_iter().map(|condition| format!("{}: {condition} alone", family.name)));
     }
     // Of each kind of fault one.
@@ -354,7 +310,7 @@ fn what_no_field_takes_is_refused_by_name() {
             for field in fields {
                 let name = field.path.join(".");
                 let key = resolved.iter().find(|(path, ..)| **path == field.path).map(|(_, _, origin)| origin.clone());
-                let Some(mgraph_dsl::config::Origin::Key(key)) = key else { continue };
+                let Some(Origin::Key(key)) = key else { continue };
                 let whole = [Some(outside(&field.ty)), field.otherwise.is_none().then_some(Value::Null)];
                 for value in whole.into_iter().flatten() {
                     let mut config = config.clone();

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgraph_dsl::{
     config::{ConfigFault, ConfigNames, FaultKind, Resolved, resolve},
     ir::{
-        ConfigField, ConfigPath, FieldKind, FieldType, Load, LoadBinary, LoadFunction, LoadKind, Program, Scalar,
-        Section, Setting, Statement, Type,
+        ConfigField, ConfigPath, FieldType, Load, LoadBinary, LoadFunction, LoadKind, Program, Scalar, Section, Setting,
     },
     load::{Val, evaluate, truth},
 };
 use proptest::prelude::Rng;
 use serde_json::{Map, Value, json};
+
+use super::hints::{Hints, configs};
 
 /// A config that its family takes.
 pub struct Drawn {
@@ -37,17 +38,6 @@ pub struct Draw<'p> {
     /// The family up to each of its fields, and the whole of it.
     until: Vec<Program>,
     hints: Hints,
-}
-
-/// What the family makes of its fields.
-#[derive(Default)]
-struct Hints {
-    /// How many layers, taps and the like there are.
-    counts: BTreeSet<ConfigPath>,
-    /// How many tokens the model tells apart.
-    vocabulary: BTreeSet<ConfigPath>,
-    /// What a field is compared with.
-    compared: BTreeMap<ConfigPath, Vec<f64>>,
 }
 
 /// A config on its way.
@@ -256,18 +246,17 @@ impl<'p> Draw<'p> {
     }
 
     fn set(&self, way: &mut Way<'_>, side: &Load, value: &Val) -> bool {
-        match (&side.kind, value) {
-            (LoadKind::Config(path), Val::Int(n)) => way.put(path, json!(n)),
-            (LoadKind::Call(LoadFunction::Len, list), Val::Int(n)) => {
-                let [Load { kind: LoadKind::Config(path), .. }] = &list[..] else { return false };
-                let Some((_, FieldType::List(item))) = way.fields.get(path).cloned() else { return false };
-                let nothing = Resolved::default();
-                let names = ConfigNames { program: self.program, resolved: &nothing };
-                let items = (0..*n).map(|_| self.value(way, path, &item, &names, 1)).collect::<Option<Vec<_>>>();
-                items.is_some_and(|items| way.put(path, Value::Array(items)))
-            }
-            _ => false,
+        let Val::Int(n) = value else { return false };
+        if let LoadKind::Config(path) = &side.kind {
+            return way.put(path, json!(n));
         }
+        let LoadKind::Call(LoadFunction::Len, list) = &side.kind else { return false };
+        let [Load { kind: LoadKind::Config(path), .. }] = &list[..] else { return false };
+        let Some((_, FieldType::List(item))) = way.fields.get(path).cloned() else { return false };
+        let nothing = Resolved::default();
+        let names = ConfigNames { program: self.program, resolved: &nothing };
+        let items = (0..*n).map(|_| self.value(way, path, &item, &names, 1)).collect::<Option<Vec<_>>>();
+        items.is_some_and(|items| way.put(path, Value::Array(items)))
     }
 }
 
@@ -279,147 +268,6 @@ impl Way<'_> {
         write(&mut self.config, key, value);
         true
     }
-}
-
-impl Hints {
-    fn of(program: &Program) -> Hints {
-        let mut hints = Hints::default();
-        hints.counted(program);
-        let logits = program.graph("forward").and_then(|forward| forward.results.first());
-        if let Some(Type::Tensor(logits)) = logits {
-            let atoms = logits.shape.dims.last().into_iter().flat_map(|dim| dim.atoms());
-            atoms.for_each(|atom| configs(&atom.load, &mut hints.vocabulary));
-        }
-        each_load(program, &mut |load| {
-            let LoadKind::Binary(op, left, right) = &load.kind else { return };
-            let is_order = matches!(
-                op,
-                LoadBinary::Equal
-                    | LoadBinary::NotEqual
-                    | LoadBinary::Less
-                    | LoadBinary::LessEqual
-                    | LoadBinary::Greater
-                    | LoadBinary::GreaterEqual
-            );
-            for (field, number) in [(left, right), (right, left)] {
-                let number = match number.kind {
-                    LoadKind::Int(n) => n as f64,
-                    LoadKind::Float(x) => x,
-                    _ => continue,
-                };
-                if let (true, LoadKind::Config(path)) = (is_order, &field.kind) {
-                    hints.compared.entry(path.clone()).or_default().push(number);
-                }
-            }
-        });
-        hints
-    }
-
-    /// Bounds of arrays, also through parameters of blocks, and what indices point into.
-    fn counted(&mut self, program: &Program) {
-        let mut parameters: BTreeSet<(u32, String)> = BTreeSet::new();
-        loop {
-            let before = parameters.len();
-            for (id, block) in program.blocks.iter().enumerate() {
-                for field in &block.fields {
-                    let mut bounds: Vec<&Load> = Vec::new();
-                    let (child, arguments) = match &field.kind {
-                        FieldKind::Children { block, arguments, low, high, .. } => {
-                            bounds.extend([low, high]);
-                            (*block, arguments)
-                        }
-                        FieldKind::Child { block, arguments } => (*block, arguments),
-                        FieldKind::Tensor(_)
-                        | FieldKind::Matrix(_)
-                        | FieldKind::State(_)
-                        | FieldKind::Let(_)
-                        | FieldKind::Derived { .. } => continue,
-                    };
-                    let named = program.block(child).parameters.iter().zip(arguments);
-                    let passed = named.filter(|(p, _)| parameters.contains(&(child.0, p.name.clone())));
-                    bounds.extend(passed.map(|(_, argument)| argument).collect::<Vec<_>>());
-                    for bound in bounds {
-                        configs(bound, &mut self.counts);
-                        each_part(bound, &mut |load| {
-                            if let LoadKind::Parameter(name) = &load.kind {
-                                parameters.insert((id as u32, name.clone()));
-                            }
-                        });
-                    }
-                }
-            }
-            if parameters.len() == before {
-                break;
-            }
-        }
-        each_field(&program.config, &mut |field| {
-            let mut ty = &field.ty;
-            while let FieldType::List(item) = ty {
-                ty = item;
-            }
-            if let FieldType::Index(count) = ty {
-                configs(count, &mut self.counts);
-            }
-        });
-    }
-}
-
-/// Every load expression of the config, and of the blocks what decides and what is named; with its parts.
-pub fn each_load(program: &Program, visit: &mut dyn FnMut(&Load)) {
-    fn of(settings: &[Setting], visit: &mut dyn FnMut(&Load)) {
-        for setting in settings {
-            match setting {
-                Setting::Section(section) => {
-                    section.condition.iter().for_each(|load| each_part(load, visit));
-                    of(&section.settings, visit);
-                }
-                Setting::Field(field) => {
-                    field.otherwise.iter().chain(&field.condition).for_each(|load| each_part(load, visit));
-                }
-                Setting::Limit { value, .. } => each_part(value, visit),
-                Setting::Let { value, condition, .. } => {
-                    [value].into_iter().chain(condition).for_each(|load| each_part(load, visit));
-                }
-                Setting::Require(require) => each_part(&require.condition, visit),
-            }
-        }
-    }
-    of(&program.config, visit);
-    for block in &program.blocks {
-        for field in &block.fields {
-            field.condition.iter().for_each(|load| each_part(load, visit));
-            if let FieldKind::Let(value) = &field.kind {
-                each_part(value, visit);
-            }
-        }
-        for function in &block.functions {
-            function.body.for_each(&mut |statement| match statement {
-                Statement::If { condition, .. } => each_part(condition, visit),
-                Statement::Let { value, .. } => each_part(value, visit),
-                _ => {}
-            });
-        }
-    }
-}
-
-fn each_part(load: &Load, visit: &mut dyn FnMut(&Load)) {
-    visit(load);
-    load.for_each_part(&mut |part| each_part(part, visit));
-}
-
-/// Whether it can only be known within a list or a block.
-pub fn has_locals(load: &Load) -> bool {
-    let mut found = false;
-    each_part(load, &mut |part| found |= matches!(part.kind, LoadKind::Local(_) | LoadKind::Parameter(_)));
-    found
-}
-
-fn configs(load: &Load, out: &mut BTreeSet<ConfigPath>) {
-    each_part(load, &mut |part| {
-        if let LoadKind::Config(path) = &part.kind {
-            out.insert(path.clone());
-        }
-    });
 }
 
 pub fn each_field<'s>(settings: &'s [Setting], visit: &mut dyn FnMut(&'s ConfigField)) {
@@ -502,10 +350,7 @@ fn first(settings: &[Setting], left: &mut usize) -> Vec<Setting> {
 
 /// Of the last of them, a section.
 fn fields_of(kept: &[Setting]) -> usize {
-    match kept.last() {
-        Some(Setting::Section(section)) => fields(&section.settings),
-        _ => 0,
-    }
+    if let Some(Setting::Section(section)) = kept.last() { fields(&section.settings) } else { 0 }
 }
 
 pub fn read<'v>(config: &'v Value, key: &str) -> Option<&'v Value> {
