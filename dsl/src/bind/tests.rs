@@ -177,7 +177,7 @@ fn every_misfit_at_once() {
             "wrongly packed: `model.layers.0.up.scales` (for `layers.0.up.weight`): scales [64, 3] and biases [64, 2] have to be of one shape",
             "mis-shaped: `model.layers.0.experts.2.weight` is [3, 64, 31], and `layers.0.experts` needs [experts, inner, hidden] = [3, 64, 32] (experts = 3, inner = 64, hidden = 32)",
             "wrongly packed: `model.layers.1.up.scales` (for `layers.1.up.weight`): scales (f32) and biases (f16) have to be floats of one dtype",
-            "missing: the checkpoint has no tensor `head.weight`, which `head.weight` needs; it has `haed.weight`",
+            "missing: the checkpoint has no tensor `head.weight` [64, 32], which `head.weight` needs; it has `haed.weight`",
             "mis-typed: `head.bias` is i32, and `head.bias` needs a float",
             "unclaimed rows: rows 128..129 of `model.layers.0.gate_up.weight` belong to no field; `layers.0.gate.weight` and `layers.0.lift.weight` take the others",
             "unclaimed: the checkpoint's tensor `haed.weight` [64, 32] belongs to no field; bind it, or excuse it with `ignore`",
