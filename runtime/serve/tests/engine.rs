@@ -27,9 +27,13 @@ use support::{
 const CAPACITY: usize = 96;
 
 fn start(script: &Script, room: Room, numerics: Numerics) -> Engine {
+    start_with("llama", script, room, numerics)
+}
+
+fn start_with(golden: &'static str, script: &Script, room: Room, numerics: Numerics) -> Engine {
     let script = script.clone();
     let engine = Engine::over(room, move |_| {
-        let dir = support::tiny()?;
+        let dir = support::tiny_of(golden)?;
         let loaded = support::loaded(dir.path(), CAPACITY, numerics)?;
         Ok((loaded, Box::new(Scripted::new(script, room.parallel, CAPACITY))))
     });
@@ -274,6 +278,16 @@ fn a_device_that_fails_at_a_picture_fails_the_engine() {
     let found = read(submit(&engine, Request { pictures: Arc::new(seen), ..request(&tokens("abc"), 5) }));
     assert!(matches!(found.failure(), Failure::Engine(why) if why.contains("no graph vision")), "{found:?}");
     assert!(matches!(engine.health(), Health::Failed(_)));
+}
+
+#[test]
+fn a_request_with_more_pictures_than_there_is_room_for_fails_alone() {
+    let script = Script { pictures: Some(5), ..Script::default() };
+    let engine = start_with("mllama", &script, room(2), Numerics::Fused);
+    let seen = Pictures { vision: vec![("pixels", Tensor::from_f32(&[1], &[0.0]))], ..Pictures::default() };
+    let found = read(submit(&engine, Request { pictures: Arc::new(seen), ..request(&tokens("abc"), 5) }));
+    assert!(matches!(found.failure(), Failure::Unanswerable(why) if why.contains("--limit pictures=5")), "{found:?}");
+    assert_eq!(read(submit(&engine, request(&tokens("abc"), 5))).tokens, answer(&tokens("abc"), 5));
 }
 
 #[test]

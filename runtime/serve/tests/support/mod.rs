@@ -18,7 +18,12 @@ use tempfile::TempDir;
 /// The golden `llama`, which has 131 tokens, and a tokenizer for it: three special ones, then a token for each ASCII character, but
 /// for those that [`PARTS`] replaces.
 pub fn tiny() -> Result<TempDir> {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens/llama");
+    tiny_of("llama")
+}
+
+/// The same of another golden with as many tokens.
+pub fn tiny_of(golden: &str) -> Result<TempDir> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(golden);
     let dir = TempDir::new()?;
     for file in ["config.json", "model.safetensors"] {
         std::fs::copy(golden.join(file), dir.path().join(file))?;
