@@ -179,6 +179,9 @@ fn faults_have_their_status_and_nothing_hangs() {
         assert_eq!(status, expected, "{request} {body:.40}: {answer}");
         assert!(answer.contains(&format!("\"code\":{code:?}")), "{request} {body:.40}: {answer}");
     }
+    // Told from its length alone: nothing is tokenized.
+    let (_, answer) = server.send(RUN, &huge);
+    assert!(answer.contains("has at least ") && answer.contains("the context holds 4096"), "{answer}");
 
     // Without a key, the name that a page of another site gave this address is none to ask by.
     for (host, expected) in [("evil.example:80", "403 "), ("localhost", "200 "), ("[::1]:80", "200 ")] {

@@ -6,6 +6,7 @@ mod chat;
 mod completions;
 mod connections;
 mod guard;
+mod log;
 mod page;
 mod parts;
 pub mod routes;

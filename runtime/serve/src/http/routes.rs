@@ -10,7 +10,7 @@ use utoipa::openapi::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{App, chat, completions, guard, page, state, tokens};
+use super::{App, chat, completions, guard, log, page, state, tokens};
 
 /// Routes that ask for a key, where there are keys.
 fn keyed() -> OpenApiRouter<Arc<App>> {
@@ -60,7 +60,7 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(guard::no_such_route)
         .layer(middleware::from_fn_with_state(app.clone(), guard::host))
         .layer(CatchPanicLayer::custom(guard::panicked))
-        .layer(middleware::from_fn(guard::count))
+        .layer(middleware::from_fn(log::count))
         .with_state(app)
 }
 
