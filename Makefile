@@ -33,7 +33,7 @@ test-long: setup ## 10,000 random graphs on each executor, every ONNX case on IR
 	cargo test -p mgraph-serve --test backends -- --ignored
 	MGRAPH_HANG_UPS=10000 cargo test -p mlxcel --test faults -- hang_up
 
-fuzz: ## fuzz the front end, 20 minutes for each of five targets
+fuzz: ## fuzz the front end and the server, 20 minutes for each of seven targets
 	@.ci/fuzz
 
 bench: model ## speed of the front end; speed and memory beside mlx-lm and llama.cpp

@@ -1,6 +1,10 @@
 //! `mlxcel serve` when things go wrong: each fault has its status and code, whoever did nothing wrong is answered afterwards, and
 //! nothing hangs. Requests with mistakes of form are in `serve.rs` and in `mgraph-serve`'s tests.
 
+#[path = "faults/cache.rs"]
+mod cache;
+#[path = "faults/clients.rs"]
+mod clients;
 #[expect(dead_code, reason = "other tests of the server use the rest")]
 mod server;
 mod small_vlm;
@@ -8,15 +12,14 @@ mod small_vlm;
 use std::{
     fs,
     io::{Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
-    path::{Path, PathBuf},
+    net::{TcpListener, TcpStream},
     process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use server::{SERVE, Server};
+use server::Server;
 use small_vlm::{REAL, root, small_vlm};
 
 const CHAT: &str = "POST /v1/chat/completions";
@@ -169,78 +172,6 @@ fn what_is_not_read_yet_stands_in_line_and_all_of_it_has_one_memory() {
     at_rest(&server);
 }
 
-/// Clients that hang up; `MGRAPH_HANG_UPS` asks for more of them.
-fn hang_ups() -> usize {
-    std::env::var("MGRAPH_HANG_UPS").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
-}
-
-/// Bytes that are in memory, by Linux.
-fn resident(server: &Server) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
-fn files(server: &Server) -> usize {
-    fs::read_dir(format!("/proc/{}/fd", server.process.id())).unwrap().count()
-}
-
-#[test]
-fn clients_that_hang_up_dawdle_or_never_read_hold_up_nobody() {
-    let server = Server::start(&["--parallel", "2", "--max-queue", "256", "--ctx-size", "4096"]);
-    at_rest(&server);
-    let (memory, open) = (resident(&server), files(&server));
-
-    for at in 0..hang_ups() {
-        let mut client = TcpStream::connect(&server.address).unwrap();
-        let whole = format!(
-            "{COMPLETE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{LONG}",
-            LONG.len()
-        );
-        let sent = match at % 4 {
-            0 => 0,
-            1 => 20,
-            2 => whole.len() - 5,
-            _ => whole.len(),
-        };
-        client.write_all(&whole.as_bytes()[..sent]).unwrap();
-        if at % 8 == 7 {
-            // The server may already have answered, which makes this an error here.
-            let _ = client.shutdown(Shutdown::Write);
-        }
-    }
-    at_rest(&server);
-    until("no more files open than before", || files(&server) <= open + 2);
-
-    // Nobody reads what these are sent, and these never say all that they want.
-    let unread: Vec<TcpStream> = (0..2).map(|_| server.ask(COMPLETE, &LONG.replace("4000", "100"))).collect();
-    let dawdlers: Vec<TcpStream> = (0..64)
-        .map(|at| {
-            let mut client = TcpStream::connect(&server.address).unwrap();
-            write!(client, "{}", &format!("{COMPLETE} HTTP/1.1\r\ncontent-length: 9\r\n\r\n{{")[..20 + at % 20])
-                .unwrap();
-            client
-        })
-        .collect();
-    let mut slow = TcpStream::connect(&server.address).unwrap();
-    slow.set_read_timeout(Some(PATIENCE)).unwrap();
-    let head = format!(
-        "{COMPLETE} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        SHORT.len()
-    );
-    for piece in format!("{head}{SHORT}").as_bytes().chunks(40) {
-        slow.write_all(piece).unwrap();
-        thread::sleep(Duration::from_millis(20));
-    }
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    at_rest(&server);
-    drop((unread, dawdlers));
-    let more = resident(&server).saturating_sub(memory);
-    assert!(more < 200 << 20, "{} MB more than at the start", more >> 20);
-}
-
 #[test]
 fn a_second_signal_ends_at_once() {
     let server = Server::start(&["--ctx-size", "4096"]);
@@ -307,74 +238,6 @@ fn an_engine_without_memory_fails_in_words() {
     assert!(status == 503 && answer.contains("\"code\":\"engine_failed\""), "{answer}");
     server.signal("-TERM");
     assert_eq!(server.ended().code(), Some(0));
-}
-
-const GREEDY: &str = r#"{"prompt":"One, two,","max_tokens":8,"temperature":0,"ignore_eos":true}"#;
-const SMALL: [&str; 6] = ["--backend", "iree", "--ctx-size", "16", "--parallel", "1"];
-
-/// The text of the answer.
-fn greedy(server: &Server) -> String {
-    let (status, answer) = server.send(COMPLETE, GREEDY);
-    assert_eq!(status, 200, "{answer}");
-    let body = answer.split_once("\r\n\r\n").unwrap().1;
-    serde_json::from_str::<serde_json::Value>(body).unwrap()["choices"][0]["text"].to_string()
-}
-
-fn kept(cache: &Path) -> Vec<PathBuf> {
-    let files = fs::read_dir(cache).unwrap().map(|file| file.unwrap().path());
-    files.filter(|file| file.extension().is_some_and(|kind| kind == "vmfb")).collect()
-}
-
-#[test]
-fn a_cache_of_modules_is_shared_mended_and_done_without() {
-    let (model, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    small_vlm(model.path());
-    let start = || Server::loading(model.path(), &SMALL, &[("MLXCEL_CACHE", cache.path())]);
-
-    // Two on one empty cache: what one compiles, the other waits for.
-    let both = [start(), start()];
-    both.iter().for_each(|server| server.until("/health", 200));
-    let expected = greedy(&both[0]);
-    assert_eq!(greedy(&both[1]), expected);
-    drop(both);
-    let modules = kept(cache.path());
-    assert!(!modules.is_empty());
-
-    // Cut, flipped, emptied: compiled again.
-    for (at, module) in modules.iter().enumerate() {
-        let mut bytes = fs::read(module).unwrap();
-        match at % 3 {
-            0 => bytes.truncate(bytes.len() / 2),
-            1 => bytes.iter_mut().skip(100).step_by(1000).for_each(|byte| *byte ^= 0x55),
-            _ => bytes.clear(),
-        }
-        fs::write(module, bytes).unwrap();
-    }
-    let server = start();
-    server.until("/health", 200);
-    assert_eq!(greedy(&server), expected);
-    drop(server);
-    assert_eq!(kept(cache.path()).len(), modules.len());
-    assert!(modules.iter().all(|module| fs::metadata(module).unwrap().len() > 1000), "whole again");
-
-    // A disk that is full, or no folder at all where no disk may be mounted.
-    let full = tempfile::tempdir().unwrap();
-    let line = "mount -t tmpfs -o size=16k none \"$MLXCEL_CACHE\" && exec \"$@\"";
-    let mounts = ["-rm", "sh", "-c"];
-    let can = Command::new("unshare").args(mounts).args([line, "sh", "true"]).env("MLXCEL_CACHE", full.path()).status();
-    let mut command = if can.is_ok_and(|status| status.success()) {
-        let mut command = Command::new("unshare");
-        command.args(mounts).args([line, "sh", env!("CARGO_BIN_EXE_mlxcel")]).env("MLXCEL_CACHE", full.path());
-        command
-    } else {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mlxcel"));
-        command.env("MLXCEL_CACHE", model.path().join("config.json"));
-        command
-    };
-    command.args(SERVE).arg(model.path()).args(SMALL);
-    let server = Server::by(command);
-    server.until("/health", 200);
-    assert_eq!(greedy(&server), expected);
 }
 
 #[test]

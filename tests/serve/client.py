@@ -6,9 +6,11 @@ checks of pictures run. Each check prints its name and seconds; the exit status 
 
 import base64
 import json
+import struct
 import sys
 import time
 import traceback
+import zlib
 
 import openai
 
@@ -264,6 +266,32 @@ def refused(parameters, status, param, code, says=""):
         raise AssertionError(f"{parameters} were taken: {answer}")
 
 
+def shade(grey):
+    """A picture of 20 by 20 points of one shade."""
+
+    def part(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    rows = zlib.compress((b"\0" + bytes([grey] * 20)) * 20)
+    header = struct.pack(">IIBBBBB", 20, 20, 8, 0, 0, 0, 0)
+    file = b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", rows) + part(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(file).decode()
+
+
+def first(address):
+    """What the likeliest first tokens are after a picture, each with its chance."""
+    answer = chat(picture(address), max_tokens=1, logprobs=True, top_logprobs=5)
+    return answer.usage.prompt_tokens, [(t.token, t.logprob) for t in answer.choices[0].logprobs.content[0].top_logprobs]
+
+
+def tells_apart():
+    black, white, again = first(shade(0)), first(shade(255)), first(shade(0))
+    assert black[0] == white[0], "as many tokens, whatever is to be seen"
+    assert max(abs(a - b) for (_, a), (_, b) in zip(black[1], white[1])) > 0.01, (black, white)
+    assert [token for token, _ in black[1]] == [token for token, _ in again[1]], (black, again)
+    assert all(abs(a - b) < 1e-3 for (_, a), (_, b) in zip(black[1], again[1])), (black, again)
+
+
 def sees():
     address = sys.argv[3]
     whole = text(chat(picture(address), max_tokens=8))
@@ -282,7 +310,7 @@ def refuses_pictures():
 
 
 WORDS = [answers, parts_and_roles, streams, length, stops, seeds, sampling, logarithms, formats, tools, completions, own_routes, refusals]
-PICTURES = [sees, refuses_pictures]
+PICTURES = [sees, tells_apart, refuses_pictures]
 
 failed = 0
 for check in PICTURES if len(sys.argv) > 3 else WORDS:

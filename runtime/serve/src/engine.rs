@@ -6,6 +6,8 @@
 //! memory, at most as long as the context, while its row serves the next request. Dropping an [`Answer`] cancels the request.
 
 mod cutter;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzzed;
 mod grammar;
 mod memory;
 pub mod numbers;

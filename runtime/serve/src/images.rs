@@ -62,7 +62,7 @@ impl Rules {
         Ok(picture)
     }
 
-    fn bytes(&self, url: &str) -> Result<Vec<u8>, String> {
+    pub(crate) fn bytes(&self, url: &str) -> Result<Vec<u8>, String> {
         match url.split_once(':') {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("data") => self.inline(url),
             Some((scheme, path)) if scheme.eq_ignore_ascii_case("file") => self.file(path),

@@ -3,6 +3,8 @@
 pub mod api;
 mod command;
 pub mod engine;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod http;
 pub mod images;
 pub mod options;

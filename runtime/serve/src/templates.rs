@@ -154,7 +154,7 @@ pub fn work(model: &Path) -> Result<()> {
     Ok(())
 }
 
-fn render(template: &ChatTemplate, asked: &Asked) -> Result<String, TemplateError> {
+pub(crate) fn render(template: &ChatTemplate, asked: &Asked) -> Result<String, TemplateError> {
     template.render_conversation(&Conversation {
         messages: &asked.messages,
         tools: asked.tools.as_deref(),

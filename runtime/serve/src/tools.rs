@@ -190,6 +190,8 @@ pub struct Reader {
     most: usize,
     held: String,
     within: bool,
+    /// White space before the sign that is open: part of a call, and text where it turns out that there is none.
+    space: String,
     /// Something that is no white space was given out, so the answer as a whole is no call.
     begun: bool,
 }
@@ -203,6 +205,7 @@ impl Reader {
             most: if tools.is_some_and(|(tools, _)| tools.several) { usize::MAX } else { 1 },
             held: String::new(),
             within: false,
+            space: String::new(),
             begun: false,
         }
     }
@@ -225,7 +228,7 @@ impl Reader {
         };
         match calls {
             Some(calls) => calls,
-            None if self.within => text(format!("{}{held}", form.open)),
+            None if self.within => text(format!("{}{}{held}", self.space, form.open)),
             None => text(held),
         }
     }
@@ -251,10 +254,11 @@ impl Reader {
             before.truncate(at);
             if self.within {
                 let calls = self.calls(&before, form);
-                said.extend(calls.unwrap_or_else(|| text(format!("{}{before}{}", form.open, form.close))));
+                let space = std::mem::take(&mut self.space);
+                said.extend(calls.unwrap_or_else(|| text(format!("{space}{}{before}{}", form.open, form.close))));
             } else {
-                // White space before a call belongs to it.
-                said.extend(text(before.trim_end().to_owned()));
+                self.space = before.split_off(before.trim_end().len());
+                said.extend(text(before));
             }
             self.within = !self.within;
         }
@@ -347,7 +351,7 @@ mod tests {
     #[test]
     fn calls_are_read_however_the_answer_is_cut() {
         let [hermes, mistral, llama] = [FORMS[0], FORMS[1], FORMS[2]];
-        let cases: [(Form, &str, Vec<Said>); 11] = [
+        let cases: [(Form, &str, Vec<Said>); 12] = [
             (hermes, "a < b, and <tool is text", vec![say("a < b, and <tool is text")]),
             (
                 hermes,
@@ -367,7 +371,8 @@ mod tests {
                 "<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>",
                 vec![say("<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>")],
             ),
-            (hermes, "<tool_call>f(1)</tool_call>é", vec![say("<tool_call>f(1)</tool_call>é")]),
+            (hermes, "a <tool_call>f(1)</tool_call>é", vec![say("a <tool_call>f(1)</tool_call>é")]),
+            (hermes, "a\n<tool_call>", vec![say("a\n<tool_call>")]),
             (hermes, "<tool_call>{\"name\":", vec![say("<tool_call>{\"name\":")]),
             (llama, " {\"name\": \"f\", \"parameters\": {\"x\": \"é\"}}", vec![call("f", "{\"x\":\"é\"}")]),
             (llama, "{ is a brace", vec![say("{ is a brace")]),

@@ -94,7 +94,7 @@ fn told_of_shape(error: ApiError, chat: &Chat) -> ApiError {
 }
 
 /// One answer as it grows.
-struct Choice {
+pub struct Choice {
     reader: Reader,
     content: String,
     calls: Vec<Call>,
@@ -103,7 +103,7 @@ struct Choice {
 }
 
 impl Choice {
-    fn new(chat: &Chat, form: Option<Form>) -> Choice {
+    pub fn new(chat: &Chat, form: Option<Form>) -> Choice {
         Choice {
             reader: Reader::new(chat.tools.as_ref().zip(form)),
             content: String::new(),
@@ -113,7 +113,7 @@ impl Choice {
         }
     }
 
-    fn take(&mut self, event: Event, usage: &mut Usage, first: bool) -> Result<(), ApiError> {
+    pub fn take(&mut self, event: Event, usage: &mut Usage, first: bool) -> Result<(), ApiError> {
         let said = match event {
             Event::Piece(piece) => {
                 if let Some(logprobs) = &mut self.logprobs {
@@ -137,7 +137,7 @@ impl Choice {
         Ok(())
     }
 
-    fn whole(self, index: usize) -> Result<ChatChoice, ApiError> {
+    pub fn whole(self, index: usize) -> Result<ChatChoice, ApiError> {
         let done = self.done.ok_or_else(|| ApiError::server("the engine ended before the answer did"))?;
         let finish_reason = finish(&done, self.calls.is_empty());
         let tool_calls: Vec<ToolCall> = self.calls.into_iter().map(|call| tool_call(call, None)).collect();

@@ -70,7 +70,7 @@ pub async fn completions(State(app): State<Arc<App>>, request: Request) -> Resul
     let n = parsed.generation.n as usize;
     let head = app.head("cmpl");
     let (logprobs, include_usage) = (parsed.logprobs.is_some(), parsed.generation.include_usage);
-    let mut writer = Writer { head, logprobs, usage: Usage::default(), n, include_usage };
+    let mut writer = Writer::new(head, n, logprobs, include_usage);
     if parsed.generation.stream {
         return Ok(stream::response(answers, writer));
     }
@@ -108,6 +108,11 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// `n`: answers to each prompt.
+    pub fn new(head: Head, n: usize, logprobs: bool, include_usage: bool) -> Writer {
+        Writer { head, logprobs, usage: Usage::default(), n, include_usage }
+    }
+
     fn choice(&mut self, index: usize, event: Event) -> Result<CompletionChoice, ApiError> {
         let (piece, done) = match event {
             Event::Piece(piece) => (piece, None),

@@ -2,17 +2,17 @@
 
 mod app;
 mod blocking;
-mod chat;
-mod completions;
+pub(crate) mod chat;
+pub(crate) mod completions;
 mod connections;
 mod guard;
 mod log;
 mod page;
-mod parts;
+pub(crate) mod parts;
 pub mod routes;
 mod server;
 mod state;
-mod stream;
+pub(crate) mod stream;
 mod tokens;
 
 pub use app::{App, Head, now};

@@ -19,9 +19,9 @@ use crate::{
 
 /// A conversation as the template reads it.
 pub struct Talk {
-    asked: Asked,
+    pub asked: Asked,
     /// For a template that refuses the first, or leaves its tools out.
-    otherwise: Option<Asked>,
+    pub otherwise: Option<Asked>,
     /// How its model writes calls, where it may.
     pub form: Option<Form>,
 }
@@ -34,7 +34,11 @@ fn template(loaded: &Loaded) -> Result<&ChatTemplate, ApiError> {
 }
 
 pub fn talk(loaded: &Loaded, chat: &Chat) -> Result<Talk, ApiError> {
-    let template = template(loaded)?;
+    with_template(template(loaded)?, chat)
+}
+
+/// As [`talk`], for a template that is at hand.
+pub fn with_template(template: &ChatTemplate, chat: &Chat) -> Result<Talk, ApiError> {
     let asked = |messages, tools| Asked { messages, tools, variables: chat.variables.clone() };
     let talk = |asked, otherwise, form| Talk { asked, otherwise, form };
     let Some(tools) = &chat.tools else { return Ok(talk(asked(chat.messages.clone(), None), None, None)) };

@@ -89,7 +89,7 @@ pub(super) fn respond<S: Stream<Item = Bytes> + Send + 'static>(chunks: impl FnO
     response
 }
 
-pub(super) fn chunks<W: Chunks>(
+pub(crate) fn chunks<W: Chunks>(
     events: impl Stream<Item = (usize, Event)> + Send + Unpin + 'static,
     writer: W,
     outcome: Outcome,
