@@ -1,6 +1,6 @@
 //! Tiny models of every family that need no golden: configs drawn from the family's own schema (`tiny/draw.rs`), random weights of
 //! the shapes that these ask for. Whatever a family takes has to run, alike on every executor, and whatever it does not take is
-//! refused with a sentence. `MGRAPH_TINY` is how many models of each family are run.
+//! refused with a sentence. `MGRAPH_TINY` is how many models of each family are run, `MGRAPH_FAMILY` the one family that is.
 
 use std::{collections::BTreeMap, ops::ControlFlow, rc::Rc, sync::Arc, time::Instant};
 
@@ -52,6 +52,11 @@ const ROOM: u64 = 300_000;
 /// Longer than windows are.
 const PROMPT: usize = 11;
 const STEPS: usize = 3;
+
+fn families() -> impl Iterator<Item = &'static Family> {
+    let one = std::env::var("MGRAPH_FAMILY").ok();
+    FAMILIES.iter().copied().filter(move |family| one.as_ref().is_none_or(|name| family.name == name))
+}
 
 fn models() -> usize {
     std::env::var("MGRAPH_TINY").ok().and_then(|n| n.parse().ok()).unwrap_or(MODELS)
@@ -140,7 +145,7 @@ const OTHERS: [usize; 5] = [8, 9, 16, 36, 64];
 #[test]
 fn whatever_a_family_takes_has_every_graph() {
     let mut wrong = Vec::new();
-    for family in FAMILIES {
+    for family in families() {
         let begun = Instant::now();
         let program = program(family);
         let (draw, mut random) = (Draw::of(&program), random(family, 1));
@@ -171,7 +176,7 @@ fn whatever_a_family_takes_has_every_graph() {
 /// What is emitted for either backend is what the text says, for these configs too.
 #[test]
 fn emissions_of_tiny_models_are_the_ir() {
-    for family in FAMILIES {
+    for family in families() {
         let begun = Instant::now();
         let program = program(family);
         let (draw, mut random) = (Draw::of(&program), random(family, 2));
@@ -229,7 +234,7 @@ fn apart(row: &Row) -> Result<f64, String> {
 #[test]
 fn tiny_models_run_alike_on_every_executor() {
     let mut wrong = Vec::new();
-    for family in FAMILIES {
+    for family in families() {
         let program = program(family);
         let (draw, mut random) = (Draw::of(&program), random(family, 3));
         for at in 0..INTERPRETED * models() {
@@ -243,7 +248,7 @@ fn tiny_models_run_alike_on_every_executor() {
             let ran = run(&model, &pictures::prompt(&model, folder.path(), PROMPT, &mut random), backends);
             let told = ran.unwrap_or_else(|error| {
                 wrong.push(format!("{}: {error}\n{}", family.name, tiny.drawn.config));
-                "wrong".into()
+                format!("wrong: {error}")
             });
             println!("{}: {told}, {:.1} s", family.name, begun.elapsed().as_secs_f64());
         }
@@ -299,7 +304,7 @@ fn outside(ty: &FieldType) -> Value {
 
 #[test]
 fn what_no_field_takes_is_refused_by_name() {
-    for family in FAMILIES {
+    for family in families() {
         let program = program(family);
         let (draw, mut random) = (Draw::of(&program), random(family, 4));
         let mut refused = 0;
