@@ -8,7 +8,7 @@ use std::{
 };
 
 use mgraph_dsl::{
-    bind::{self, Bindings, Stored, StoredDtype},
+    bind::{self, Bindings, Stored, StoredDtype, Weight, WeightKind},
     config::{self, ConfigNames, Origin, Resolved},
     diagnostic::suggest,
     interpret::Primitive,
@@ -86,6 +86,15 @@ impl Model {
     /// Field paths of all states, in their canonical order.
     pub fn states(&self) -> &[String] {
         &self.states
+    }
+
+    /// Whether most of its numbers are stored in codes of a few bits.
+    pub fn is_packed(&self) -> bool {
+        let (packed, dense): (Vec<&Weight>, Vec<&Weight>) =
+            self.bindings.weights.iter().partition(|weight| matches!(weight.kind, WeightKind::Packed { .. }));
+        let numbers =
+            |weights: Vec<&Weight>| weights.iter().map(|weight| weight.shape.iter().product::<u64>()).sum::<u64>();
+        numbers(packed) > numbers(dense)
     }
 
     /// How many tokens the model tells apart: the last axis of what `forward` gives.

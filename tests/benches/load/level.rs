@@ -8,7 +8,7 @@ use std::{
 use mgraph_runtime::error::{Result, bail};
 
 use crate::{
-    client::{Ask, Answer, ask},
+    client::{Answer, Ask, ask},
     process::Server,
 };
 
@@ -39,11 +39,19 @@ pub fn level(server: &Server, streams: usize, which: usize, limit: Duration) -> 
     let (begun, worked) = (Instant::now(), server.worked());
     let answers = thread::scope(|scope| {
         let one = |stream: usize| {
-            let asked = Ask { server: &server.address, prompt: prompt(which + stream), max_tokens: ANSWER, until: begun + limit };
+            let asked = Ask {
+                server: &server.address,
+                prompt: prompt(which + stream),
+                max_tokens: ANSWER,
+                until: begun + limit,
+            };
             scope.spawn(move || ask(&asked))
         };
         let running: Vec<_> = (0..streams).map(one).collect();
-        running.into_iter().map(|stream| stream.join().unwrap_or_else(|_| bail!("a client panicked"))).collect::<Result<Vec<Answer>>>()
+        running
+            .into_iter()
+            .map(|stream| stream.join().unwrap_or_else(|_| bail!("a client panicked")))
+            .collect::<Result<Vec<Answer>>>()
     })?;
     let whole = begun.elapsed();
     let worked = worked.zip(server.worked()).map(|(before, after)| after - before);
@@ -68,7 +76,10 @@ pub fn level(server: &Server, streams: usize, which: usize, limit: Duration) -> 
 }
 
 fn prompt(number: usize) -> String {
-    format!("Story {}: tell at length of a keeper of a lighthouse, of the sea in autumn, and of a letter that came late.", 1000 + number)
+    format!(
+        "Story {}: tell at length of a keeper of a lighthouse, of the sea in autumn, and of a letter that came late.",
+        1000 + number
+    )
 }
 
 pub fn percentile(sorted: &[Duration], share: f64) -> Duration {

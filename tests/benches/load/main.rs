@@ -126,7 +126,9 @@ fn ours(backend: &'static str, model: &Path) -> Box<dyn Fn(u16) -> Command> {
     let model = model.to_owned();
     Box::new(move |port| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mlxcel"));
-        command.args(["serve", "--log", "warn", "--backend", backend, "--port", &port.to_string(), "--model"]).arg(&model);
+        command
+            .args(["serve", "--log", "warn", "--backend", backend, "--port", &port.to_string(), "--model"])
+            .arg(&model);
         command.args(["--parallel", &SLOTS.to_string(), "--ctx-size", &POSITIONS.to_string()]);
         command
     })
@@ -136,7 +138,9 @@ fn mlx_lm(root: &Path, model: &Path) -> Box<dyn Fn(u16) -> Command> {
     let (python, model) = (root.join(".toolchain/bench/py/bin/python"), model.to_owned());
     Box::new(move |port| {
         let mut command = Command::new(&python);
-        command.args(["-m", "mlx_lm", "server", "--log-level", "ERROR", "--port", &port.to_string(), "--model"]).arg(&model);
+        command
+            .args(["-m", "mlx_lm", "server", "--log-level", "ERROR", "--port", &port.to_string(), "--model"])
+            .arg(&model);
         command.args(["--decode-concurrency", &SLOTS.to_string(), "--prompt-concurrency", &SLOTS.to_string()]);
         command
     })

@@ -41,6 +41,7 @@ fn open_and_run(shared: &Arc<Shared>, open: impl FnOnce(&Progress) -> Result<(Ar
             rows: shared.room.parallel,
             capacity: loaded.capacity,
             batched: loaded.numerics == Numerics::Fused,
+            call: schedule::call(loaded.model.is_packed()),
         };
         for shape in shapes(rules, session.as_ref(), &loaded) {
             if shared.is_draining() {
