@@ -36,11 +36,12 @@ test-long: setup ## 10,000 random graphs on each executor, every ONNX case on IR
 fuzz: ## fuzz the front end and the server, 20 minutes for each of seven targets
 	@.ci/fuzz
 
-bench: model ## speed of the front end; speed and memory beside mlx-lm and llama.cpp
+bench: model ## speed of the front end; speed and memory beside mlx-lm and llama.cpp, alone and as servers under load
 	cargo bench -q -p mgraph-dsl --bench language
 	@tests/benches/peers/setup
 	cargo bench --profile dev -p mgraph-tests --bench llm
 	cargo bench --profile dev -p mgraph-serve --bench streams
+	cargo bench --profile dev -p mlxcel --bench load
 
 vision: setup ## Molmo2-4B's vision part at released size, random weights: MLX beside IREE, one picture of 2 crops and one of 9
 	cargo build -q -p mgraph-fullsize -p mlxcel

@@ -40,7 +40,7 @@ pub fn ask(ask: &Ask<'_>) -> Result<Answer> {
 
 fn read(ask: &Ask<'_>, answer: &mut Answer) -> Result<()> {
     let body = json!({
-        "messages": [{ "role": "user", "content": ask.prompt }],
+        "messages": [{ "role": "system", "content": "You tell stories." }, { "role": "user", "content": ask.prompt }],
         "max_tokens": ask.max_tokens,
         "temperature": 0.0,
         "logit_bias": { ENDS[0]: -100.0, ENDS[1]: -100.0 },

@@ -16,7 +16,7 @@ use crate::{
 /// Before the first look, so that every row has held a request and every buffer has its size.
 const WARM: usize = 500;
 const REQUESTS: usize = 2_000;
-const CLIENTS: usize = 8;
+pub const CLIENTS: usize = 8;
 const EVERY: usize = 500;
 /// What 2,000 requests may leave behind: 4 KiB each.
 const ROOM: u64 = 8 << 20;
