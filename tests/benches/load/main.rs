@@ -5,7 +5,6 @@
 //! gets the same bodies. A peer is given [`PATIENCE`] for a measurement, and what it did until then counts: this bounds the run.
 //! Ours must finish every stream. `MGRAPH_LOAD` measures one part alone: a name of the table (`IREE`), or `memory`.
 
-#[expect(clippy::duplicate_mod, reason = "the other bench is a program of its own")]
 #[path = "../expand.rs"]
 mod expand;
 #[path = "../../small_vlm/mod.rs"]
