@@ -85,6 +85,7 @@ impl Packed {
             probes: Probes::Unread,
             positions: 1,
             weights: Arc::new(BTreeMap::from([("w".to_owned(), self.ty(scales))])),
+            windows: Default::default(),
             states: Arc::default(),
         });
         let input = build.input(DType::F32, &[1, (x.len() / self.columns) as i64, self.columns as i64]);

@@ -226,6 +226,10 @@ impl Session for Noted {
         self.inner.forget(row, kept)
     }
 
+    fn least_kept(&self, row: usize) -> usize {
+        self.inner.least_kept(row)
+    }
+
     fn state(&mut self, path: &str) -> Result<Tensor> {
         self.inner.state(path)
     }

@@ -28,6 +28,8 @@ pub(crate) trait Backend {
     fn state_write(&self, place: &TokenStream, value: &TokenStream) -> TokenStream;
     /// `state = update(state, x, positions)` in one piece, where the backend gains by it.
     fn state_update(&self, place: &TokenStream, x: &TokenStream, positions: &TokenStream, axis: i32) -> Option<Expr>;
+    /// A value over positions, cut to those that the state at `place` holds.
+    fn held_part(&self, place: &TokenStream, value: &TokenStream, axis: i32) -> TokenStream;
     /// What ends a turn of a loop over children, given the variables it carries.
     fn turn(&self, carried: &[Ident]) -> TokenStream;
 }

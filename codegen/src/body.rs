@@ -7,9 +7,12 @@ mod twin;
 
 use std::collections::{BTreeSet, HashMap};
 
-use mgraph_dsl::ir::{
-    Block, BlockId, DimSource, FloatSource, Function, LocalId, Op, Parameter, ParameterKind, Program, Twin, Type,
-    ValueId,
+use mgraph_dsl::{
+    ir::{
+        Block, BlockId, DimSource, FieldKind, FloatSource, Function, LocalId, Op, Parameter, ParameterKind, Program,
+        Twin, Type, ValueId,
+    },
+    windows,
 };
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, quote};
@@ -124,16 +127,36 @@ impl<'p> Body<'p> {
             .map(|twin| self.twin(twin))
             .collect::<Result<TokenStream>>()?;
         let body = self.region(&self.function.body, &Finish::Return)?;
+        let cuts = self.cuts()?;
         let bindings = self.bindings()?;
         let tokens = quote! {
             #doc
             pub fn #name(#receiver cx: &mut Call<'_>, #(#parameters),*) -> Result<#results> {
+                #cuts
                 #bindings
                 #twins
                 #body
             }
         };
         Ok(Emitted { tokens, members: self.scope.used.members.take() })
+    }
+
+    /// Arguments over positions, cut to those that the state holds with which the body combines them.
+    fn cuts(&self) -> Result<TokenStream> {
+        let Home { program, block: Some(block), .. } = self.home else { return Ok(TokenStream::new()) };
+        let Some(cut) = windows::cut(program, block, self.function) else { return Ok(TokenStream::new()) };
+        let child = block.field(cut.child);
+        let FieldKind::Child { block: holder, .. } = &child.kind else { return Ok(TokenStream::new()) };
+        let child = names::ident(&child.name);
+        let state = names::ident(&program.block(*holder).field(cut.state).name);
+        let mut cuts = TokenStream::new();
+        for (parameter, axis) in cut.parameters {
+            let (operand, _) = self.value_parameter(parameter)?;
+            let (place, passed) = (&operand.place, operand.pass());
+            let part = self.backend.held_part(&quote!(self.#child.#state), &passed, axis);
+            cuts.extend(quote!(let #place = #part;));
+        }
+        Ok(cuts)
     }
 
     fn parameter(&mut self, parameter: &Parameter) -> Result<TokenStream> {

@@ -193,6 +193,11 @@ impl Backend for Hlo {
         None
     }
 
+    fn held_part(&self, place: &TokenStream, value: &TokenStream, axis: i32) -> TokenStream {
+        let axis = Literal::i32_unsuffixed(axis);
+        quote!(cx.held_part(&#place, #value, #axis))
+    }
+
     fn turn(&self, _: &[Ident]) -> TokenStream {
         TokenStream::new()
     }

@@ -191,6 +191,11 @@ impl Backend for Mlx {
         Some(Expr::fallible(quote!(cx.update_state(&#place, #x, #positions, #axis))))
     }
 
+    fn held_part(&self, place: &TokenStream, value: &TokenStream, axis: i32) -> TokenStream {
+        let axis = Literal::i32_unsuffixed(axis);
+        quote!(&cx.held_part(&#place, #value, #axis)?)
+    }
+
     fn turn(&self, carried: &[Ident]) -> TokenStream {
         if carried.is_empty() { TokenStream::new() } else { quote!(cx.begin(&[#(&#carried),*])?;) }
     }

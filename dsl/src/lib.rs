@@ -19,6 +19,7 @@ pub mod pattern;
 pub mod print;
 pub mod source;
 pub mod trace;
+pub mod windows;
 
 pub use check::{
     Failed, LANGUAGE_VERSION, compile, compile_file, compile_text, compile_whole_prelude, prelude_sources,

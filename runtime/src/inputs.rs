@@ -34,6 +34,10 @@ pub struct Given {
     pub rows: Option<Range<usize>>,
     /// One past the largest of `positions`; 0 where the graph takes none.
     pub reach: usize,
+    /// The first position of each row; none where the graph takes no positions.
+    pub starts: Vec<usize>,
+    /// Tokens per row, where the graph takes positions.
+    pub width: usize,
 }
 
 impl Given {
@@ -175,9 +179,11 @@ pub fn of_graph(
     let positions = inputs.iter().find(|(input, _)| input == "positions");
     let positions = positions.map(|(_, tensor)| bytemuck::pod_collect_to_vec::<u8, i32>(&tensor.bytes));
     ensure!(positions.iter().flatten().all(|p| *p >= 0), "graph {name} is given a negative position");
+    let width = positions.as_ref().and(names.free.get("S")).copied().unwrap_or(0);
+    let starts = positions.iter().flatten().step_by(width.max(1)).map(|p| *p as usize).collect();
     let reach = positions.into_iter().flatten().max().map_or(0, |p| p as usize + 1);
     let rows = names.free.get("B").map(|rows| first_row..first_row.saturating_add(*rows));
-    Ok(Given { inputs, rows, reach })
+    Ok(Given { inputs, rows, reach, starts, width })
 }
 
 /// The shape of an input of a graph, as far as config alone tells it: free dims are 1.
@@ -233,7 +239,8 @@ pub fn of_step(program: &Program, resolved: &Resolved, sizes: CallSizes, float: 
 pub fn of_batch(program: &Program, resolved: &Resolved, batch: &Batch, float: DType) -> Result<Given> {
     let inputs = of_step(program, resolved, batch.into(), float)?;
     let told = inputs.into_iter().map(|input| Ok((input.name.clone(), input.of(batch)?))).collect::<Result<_>>()?;
-    Ok(Given { inputs: told, rows: Some(batch.covered()), reach: batch.reach() })
+    let starts = batch.positions.iter().step_by(batch.width.max(1)).map(|position| *position as usize).collect();
+    Ok(Given { inputs: told, rows: Some(batch.covered()), reach: batch.reach(), starts, width: batch.width })
 }
 
 /// Every input of a graph but those that other graphs make, of a batch.

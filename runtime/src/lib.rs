@@ -31,3 +31,4 @@ pub mod template;
 pub mod tensor;
 pub mod tokenizer;
 pub mod weights;
+mod windows;

@@ -138,6 +138,10 @@ impl Session for ReferenceSession {
         self.interpreter.forget(row, kept).map_err(|message| anyhow!(message))
     }
 
+    fn least_kept(&self, _row: usize) -> usize {
+        0
+    }
+
     /// Rows that hold fewer positions than others are filled up with zeros, as are those that hold nothing.
     fn state(&mut self, path: &str) -> Result<Tensor> {
         let Some(state) = self.model.bindings.states.iter().find(|state| state.path == path) else {

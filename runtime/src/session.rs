@@ -223,10 +223,15 @@ pub trait Session {
     /// then give the bits that they give in a new session. Without it the next request of a row could see what the last one
     /// left: positions to come are hidden from a token by `causal`, but not by `same_span`, and no mask hides a NaN.
     ///
-    /// Errors: a row that there is not.
+    /// Errors: a row that there is not; fewer positions than [`Session::least_kept`], but some.
     fn forget(&mut self, row: usize, kept: usize) -> Result<()>;
 
-    /// A state by its field path (`layers.0.self_attn.cache.k`), over the positions it holds at present, all rows.
+    /// The least number of positions that row `row` may keep, other than none: sliding-window layers have dropped what fewer would
+    /// look back to. 0 where everything is held.
+    fn least_kept(&self, row: usize) -> usize;
+
+    /// A state by its field path (`layers.0.self_attn.cache.k`), over the positions it holds at present, all rows. That of a
+    /// sliding-window layer may hold the last ones alone.
     fn state(&mut self, path: &str) -> Result<Tensor>;
 
     /// Who hears of work that a call turns out to need first, such as compiling. Nobody, where this was not called.

@@ -72,6 +72,7 @@ fn with_mlx_loaded() -> Result {
         probes: Probes::Unread,
         positions: 1,
         weights: Arc::default(),
+        windows: Default::default(),
         states: Arc::default(),
     });
     let (x, w) = (build.input(DType::F32, &[2, 3]), build.input(DType::F32, &[2, 3]));

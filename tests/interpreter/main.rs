@@ -64,6 +64,12 @@ goldens! {
     molmo2: "molmo2";
     mllama: "mllama";
     qwen2_vl: "qwen2_vl";
+    qwen2: "qwen2";
+    qwen3: "qwen3";
+    qwen3_moe: "qwen3_moe";
+    mistral: "mistral";
+    phi3: "phi3";
+    gemma2: "gemma2";
 }
 
 impl Case {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mgraph_dsl::interpret::{Tensor, Typed};
+use mgraph_dsl::interpret::Typed;
 
 use crate::{
     fixture::{Golden, texts},
@@ -37,7 +37,7 @@ pub fn first_difference(golden: &Golden, request: &Request, variant: Option<&str
             return wrong("probed before the stage that it follows".into());
         }
         *last = at;
-        if let Some(what) = golden.differs(&name, &found, &golden.numbers[&name].elements) {
+        if let Some(what) = golden.differs(&name, &found, &expected(golden, request, &name, stage)) {
             return wrong(what);
         }
     }
@@ -50,9 +50,10 @@ fn found(request: &Request, stage: &str) -> Option<(usize, Vec<f64>)> {
         let at = request.probes.iter().position(|probe| probe.name == name)?;
         Some((at, &request.probes[at].value))
     };
-    let router = |part: &str| stage.strip_suffix(part).and_then(|layer| probe(&format!("{layer}topk_experts")));
-    if let Some((_, experts)) = router("topk_experts").or_else(|| router("topk_weights")) {
-        return probe(stage).map(|(at, values)| (at, by_expert(experts, values)));
+    // Both lists of a layer come at once.
+    if let Some((at, experts)) = routed(stage).and_then(|layer| probe(&format!("{layer}{EXPERTS}"))) {
+        let per_token = *experts.shape().last().expect("an axis of experts");
+        return probe(stage).map(|(_, values)| (at, by_expert(per_token, &experts.to_f64(), &values.to_f64())));
     }
     match stage {
         // The host chooses rows of `adapter.projected`.
@@ -63,10 +64,28 @@ fn found(request: &Request, stage: &str) -> Option<(usize, Vec<f64>)> {
     }
 }
 
+/// What a golden has for a stage, in the order of [`found`]. `name` is the stage's there.
+fn expected(golden: &Golden, request: &Request, name: &str, stage: &str) -> Vec<f64> {
+    let elements = |name: &str| &golden.numbers[name].elements;
+    let per_token = routed(stage).and_then(|layer| {
+        let probe = request.probes.iter().find(|probe| probe.name == format!("{layer}{EXPERTS}"))?;
+        probe.value.shape().last().copied()
+    });
+    match (per_token, routed(name)) {
+        (Some(per_token), Some(layer)) => by_expert(per_token, elements(&format!("{layer}{EXPERTS}")), elements(name)),
+        _ => elements(name).clone(),
+    }
+}
+
+const EXPERTS: &str = "topk_experts";
+
+/// Whose chosen experts, or their shares, a stage is.
+fn routed(stage: &str) -> Option<&str> {
+    stage.strip_suffix(EXPERTS).or_else(|| stage.strip_suffix("topk_weights"))
+}
+
 /// The values of each token's experts by expert id: the order of experts means nothing.
-fn by_expert(experts: &Tensor, values: &Tensor) -> Vec<f64> {
-    let per_token = *experts.shape().last().expect("an axis of experts");
-    let (experts, values) = (experts.to_f64(), values.to_f64());
+fn by_expert(per_token: usize, experts: &[f64], values: &[f64]) -> Vec<f64> {
     let tokens = experts.chunks(per_token).zip(values.chunks(per_token));
     let ordered = tokens.flat_map(|(experts, values)| {
         let mut pairs: Vec<(f64, f64)> = experts.iter().copied().zip(values.iter().copied()).collect();

@@ -418,6 +418,7 @@ fn options(case: &Case<'_>) -> Result<BuildOptions> {
         probes: Probes::Reported,
         positions: positions as i64,
         weights: Arc::new(weights),
+        windows: Default::default(),
         states: Arc::new(states),
     })
 }

@@ -133,6 +133,7 @@ fn build(settings: &Settings, work: &Work<'_>) -> Build {
         probes: Probes::Unread,
         positions,
         weights: Arc::new(BTreeMap::new()),
+        windows: Default::default(),
         states: Arc::new(BTreeMap::new()),
     })
 }

@@ -48,6 +48,17 @@ pub struct BuildOptions {
     pub weights: Arc<BTreeMap<String, WeightType>>,
     /// By field path, for the rows and positions of this graph.
     pub states: Arc<BTreeMap<String, Type>>,
+    /// By field path, the states that hold some positions, from a first one of each row on, which an input `[B]` of i32 tells.
+    pub windows: Arc<BTreeMap<String, Windowed>>,
+}
+
+/// A state that does not hold every position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windowed {
+    /// Which of the inputs behind those of the graph tells the first ones.
+    pub number: usize,
+    /// How many it holds.
+    pub room: i64,
 }
 
 /// A matrix that may be packed. A packed one is never expanded here: the prelude says how.
@@ -115,6 +126,10 @@ pub struct Build {
     declared: HashMap<ArgumentKind, V>,
     /// Present value of every state that was named, and whether it was assigned.
     states: BTreeMap<String, (V, bool)>,
+    /// By number, the first position that each row holds.
+    firsts: Vec<V>,
+    /// Values of states that do not hold every position, by the number of their first ones.
+    windowed: HashMap<V, usize>,
     probes: Vec<(String, V)>,
     fault: Option<String>,
 }
@@ -128,6 +143,8 @@ impl Build {
             arguments: Vec::new(),
             declared: HashMap::new(),
             states: BTreeMap::new(),
+            firsts: Vec::new(),
+            windowed: HashMap::new(),
             probes: Vec::new(),
             fault: None,
         };
@@ -191,6 +208,42 @@ impl Build {
         self.argument(ArgumentKind::Input(at), Type::new(dtype, shape))
     }
 
+    /// The inputs behind those of the graph, which tell the first positions that rows hold.
+    pub(super) fn inputs_of_windows(&mut self, rows: i64) {
+        let count = self.options.windows.values().map(|windowed| windowed.number + 1).max().unwrap_or(0);
+        self.firsts = (0..count).map(|_| self.input(DType::I32, &[rows])).collect();
+    }
+
+    /// For each row, the first position that a value of a state holds; `None` where that is 0.
+    pub(super) fn first_of(&self, state: V) -> Option<V> {
+        self.windowed.get(&state).and_then(|number| self.firsts.get(*number)).copied()
+    }
+
+    /// `new` holds the positions that `old` holds.
+    pub(super) fn holds_as(&mut self, new: V, old: V) {
+        if let Some(number) = self.windowed.get(&old) {
+            self.windowed.insert(new, *number);
+        }
+    }
+
+    /// A value over all positions, one of its axes, cut to those that a state holds.
+    pub fn held_part(&mut self, path: &str, value: V, at: i32) -> V {
+        let Some(Windowed { number, room }) = self.options.windows.get(path).copied() else { return value };
+        let whole = self.ty(value).clone();
+        let (Some(at), Some(first)) = (axis(at, whole.rank()).filter(|at| *at > 0), self.firsts.get(number).copied())
+        else {
+            return self.fail(format_args!("{whole} at axis {at}: nothing tells which positions state {path} holds"));
+        };
+        let rows = whole.shape[0];
+        let first = self.reshape(first, &[rows, 1]);
+        let places = self.iota(room);
+        let places = self.add(first, places);
+        let mut shape = vec![1; whole.rank()];
+        (shape[0], shape[at]) = (rows, room);
+        let places = self.reshape(places, &shape);
+        self.take_along(value, places, at as i32)
+    }
+
     /// A dense weight, by field path.
     pub fn weight(&mut self, path: &str) -> V {
         match self.options.weights.get(path).cloned() {
@@ -247,6 +300,9 @@ impl Build {
         };
         let v = self.argument(ArgumentKind::State(path.into()), ty);
         self.states.insert(path.into(), (v, false));
+        if let Some(windowed) = self.options.windows.get(path) {
+            self.windowed.insert(v, windowed.number);
+        }
         v
     }
 

@@ -455,6 +455,12 @@ impl Build {
         }
         let rows = part.shape[0];
         let zero = self.integer(0, DType::I32);
+        let mut positions = positions;
+        if let Some(first) = self.first_of(state) {
+            let first = self.reshape(first, &[rows, 1]);
+            positions = self.subtract(positions, first);
+        }
+        let old = state;
         let mut state = state;
         for row in 0..rows {
             let mut ranges: Vec<(i64, i64)> = part.shape.iter().map(|d| (0, *d)).collect();
@@ -468,6 +474,7 @@ impl Build {
             operands[2 + at] = first;
             state = self.record(Op::Write, operands, whole.clone());
         }
+        self.holds_as(state, old);
         state
     }
 }

@@ -12,11 +12,11 @@ use mgraph_dsl::bind::{StateDim, StoredDtype, Weight, WeightKind};
 
 use super::{
     artifact::Artifacts,
-    build::{Build, BuildOptions, WeightType},
+    build::{Build, BuildOptions, WeightType, Windowed},
     compile, emit,
     graph::{Argument, ArgumentKind, Graph, Part, ResultKind},
     iree::{Buffer, Program, Runtime},
-    states::{States, forgetting},
+    states::{States, forgetting, moving},
     types::{DType, Type, V},
 };
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
     spent::Clock,
     tensor::Tensor,
     weights::{MatrixData, concrete},
+    windows::{self, Firsts, Move, Window},
 };
 
 /// Tokens per row that graphs are compiled for; a call is filled up to the next. Few, because each costs seconds once; and
@@ -46,6 +47,8 @@ const ROWS_TO_EXPAND_FOR: usize = 7;
 
 /// Names the graph that forgets a row; no graph of a family has such a name.
 const FORGET: &str = "forget a row";
+/// And the one that moves a row down.
+const MOVE: &str = "move a row down";
 
 pub struct HloSession {
     model: Arc<Model>,
@@ -54,6 +57,8 @@ pub struct HloSession {
     positions: usize,
     /// By row, one past the largest position written since the row was forgotten; `None` where nothing was.
     reached: Vec<Option<usize>>,
+    windows: BTreeMap<String, Window>,
+    firsts: Firsts,
     artifacts: Artifacts,
     build: BuildOptions,
     runtime: Runtime,
@@ -112,7 +117,9 @@ impl HloSession {
     /// As [`HloSession::open`], with compiled graphs kept in a folder of one's own.
     pub fn with_artifacts(model: &Arc<Model>, options: SessionOptions, artifacts: Artifacts) -> Result<HloSession> {
         let positions = positions(&options);
-        let build = build_options(model, &options, positions)?;
+        let windows = windows::of(model, &options, positions);
+        let firsts = Firsts::new(&windows, options.rows);
+        let build = build_options(model, &options, positions, &windows, &firsts)?;
         let rows = options.rows;
         let runtime = Runtime::new()?;
         let mut session = HloSession {
@@ -120,6 +127,8 @@ impl HloSession {
             options,
             positions,
             reached: Vec::new(),
+            windows,
+            firsts,
             artifacts,
             states: States::new(build.states.clone(), rows),
             lost: false,
@@ -140,7 +149,7 @@ impl HloSession {
         if self.compiled.contains_key(&key) {
             return Ok(());
         }
-        let graph = built(&self.model, self.build_for(rows), name, inputs)?;
+        let graph = built(&self.model, self.build_for(rows), name, inputs, rows)?;
         let tokens = inputs.first().map_or(1, places);
         let what = self.described(name, inputs);
         self.keep(key, graph, tokens, &what, progress)
@@ -150,12 +159,42 @@ impl HloSession {
     fn forgetting(&mut self, progress: &mut dyn FnMut(&str)) -> Result<Key> {
         let key = Key::new(FORGET, [&vec![1]]);
         if !self.compiled.contains_key(&key) {
-            let states = &self.model.bindings.states;
-            let positions = |path: &str| states.iter().find(|state| state.path == path)?.positions();
-            let graph = forgetting(self.build_for(1), &positions)?;
+            let graph = forgetting(self.build_for(1), &|path| axis_of(&self.model, path))?;
             self.keep(key.clone(), graph, 1, "what forgets a row", progress)?;
         }
         Ok(key)
+    }
+
+    /// The graph that moves a row down in the states that have this number.
+    fn moving(&mut self, number: usize, progress: &mut dyn FnMut(&str)) -> Result<Key> {
+        let key = Key::new(MOVE, [&vec![number]]);
+        if !self.compiled.contains_key(&key) {
+            let graph = moving(self.build_for(1), number, &|path| axis_of(&self.model, path))?;
+            self.keep(key.clone(), graph, 1, "what moves a row of sliding-window layers down", progress)?;
+        }
+        Ok(key)
+    }
+
+    /// Rows of sliding-window layers that begin at `starts` let go of what they need no more.
+    fn move_down(&mut self, rows: &Range<usize>, given: &Given) -> Result<()> {
+        for Move { window, row, by } in self.firsts.advance(rows.start, &given.starts, given.width)? {
+            let number = self.firsts.windows().iter().position(|known| *known == window);
+            let number = number.context("a row moves in a window that there is not")?;
+            let progress = Rc::clone(&self.progress);
+            let key = self.moving(number, &mut |message| progress(message))?;
+            let by = i32::try_from(by.min(window.room)).context("a row moves too far")?;
+            self.invoke(&key, &[("by".to_owned(), Tensor::from_i32(&[1], &[by]))], &(row..row + 1), None)?;
+        }
+        Ok(())
+    }
+
+    /// The inputs behind those of a graph: for each window, the first position that each of the rows holds.
+    fn first_positions(&self, rows: &Range<usize>) -> Vec<(String, Tensor)> {
+        let of = |window: &Window| {
+            let firsts: Vec<i32> = rows.clone().map(|row| self.firsts.of(*window, row) as i32).collect();
+            ("first positions".to_owned(), Tensor::from_i32(&[firsts.len()], &firsts))
+        };
+        self.firsts.windows().iter().map(of).collect()
     }
 
     fn build_for(&self, rows: usize) -> BuildOptions {
@@ -253,6 +292,7 @@ impl HloSession {
     /// One call of a graph; its positions fit the states.
     fn run(&mut self, graph: &str, given: &Given, probes: Option<ProbeSink<'_>>) -> Result<Vec<Tensor>> {
         let rows = given.covered(self.options.rows)?;
+        self.move_down(&rows, given)?;
         let key = Key::new(graph, given.inputs.iter().map(|(_, tensor)| &tensor.shape));
         if !self.compiled.contains_key(&key) {
             let input = |(name, tensor): &(String, Tensor)| Input {
@@ -272,7 +312,11 @@ impl HloSession {
                 *reached = Some(given.reach.max(reached.unwrap_or(0)));
             }
         }
-        self.invoke(&key, &given.inputs, &rows, probes)
+        let firsts = self.first_positions(&rows);
+        if firsts.is_empty() {
+            return self.invoke(&key, &given.inputs, &rows, probes);
+        }
+        self.invoke(&key, &[&given.inputs[..], &firsts].concat(), &rows, probes)
     }
 
     /// One call of a compiled graph for these rows.
@@ -463,6 +507,7 @@ impl Session for HloSession {
 
     fn reset(&mut self) -> Result<()> {
         self.reached = vec![None; self.options.rows];
+        self.firsts = Firsts::new(&self.windows, self.options.rows);
         self.states.reset(&self.runtime)?;
         self.lost = false;
         Ok(())
@@ -481,10 +526,16 @@ impl Session for HloSession {
         let progress = Rc::clone(&self.progress);
         let key = self.forgetting(&mut |message| progress(message))?;
         let kept = kept.min(self.positions);
-        let input = ("kept".to_owned(), Tensor::from_i32(&[1], &[kept as i32]));
-        self.invoke(&key, &[input], &(row..row + 1), None)?;
+        let mut inputs = vec![("kept".to_owned(), Tensor::from_i32(&[1], &[kept as i32]))];
+        inputs.extend(self.first_positions(&(row..row + 1)));
+        self.firsts.forget(row, kept)?;
+        self.invoke(&key, &inputs, &(row..row + 1), None)?;
         self.reached[row] = (kept > 0).then_some(kept);
         Ok(())
+    }
+
+    fn least_kept(&self, row: usize) -> usize {
+        self.firsts.least(row)
     }
 
     fn state(&mut self, path: &str) -> Result<Tensor> {
@@ -493,7 +544,10 @@ impl Session for HloSession {
         ensure!(!self.lost, "the states were lost in a failed call; the session must be reset");
         let whole = self.states.whole(path, &self.runtime)?;
         Ok(match state.positions() {
-            Some(axis) => whole.prefix(axis, self.reached.iter().flatten().copied().max().unwrap_or(0)),
+            Some(axis) => {
+                let reached = self.reached.iter().flatten().copied().max().unwrap_or(0);
+                whole.prefix(axis, self.windows.get(path).map_or(reached, |window| reached.min(window.room)))
+            }
             None => whole,
         })
     }
@@ -517,6 +571,9 @@ impl Session for HloSession {
             self.states.prepare(&self.runtime, &self.artifacts, progress)?;
             self.forgetting(progress)?;
         }
+        for number in 0..self.firsts.windows().len() {
+            self.moving(number, progress)?;
+        }
         Ok(())
     }
 }
@@ -529,13 +586,14 @@ fn positions(options: &SessionOptions) -> usize {
 }
 
 /// Record a graph; `step` is `forward` after `embed`.
-fn built(model: &Model, options: BuildOptions, graph: &str, inputs: &[Input]) -> Result<Graph> {
+fn built(model: &Model, options: BuildOptions, graph: &str, inputs: &[Input], rows: usize) -> Result<Graph> {
     let mut build = Build::new(options);
     let mut values = Vec::new();
     for Input { dtype, shape, .. } in inputs {
         let shape: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
         values.push(build.input(*dtype, &shape));
     }
+    build.inputs_of_windows(rows as i64);
     let results: Vec<V> = (model.family.hlo)(&model.resolved, &mut build, graph, &values)?;
     build.finish(&results).with_context(|| format!("family {}, graph {graph}", model.family.name))
 }
@@ -546,7 +604,17 @@ fn places(first: &Input) -> usize {
     first.shape[..axes].iter().product()
 }
 
-fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> Result<BuildOptions> {
+fn axis_of(model: &Model, state: &str) -> Option<usize> {
+    model.bindings.states.iter().find(|known| known.path == state)?.positions()
+}
+
+fn build_options(
+    model: &Model,
+    options: &SessionOptions,
+    positions: usize,
+    windows: &BTreeMap<String, Window>,
+    firsts: &Firsts,
+) -> Result<BuildOptions> {
     let float = options.dtype.dtype();
     let size = |n: u64| i64::try_from(n).map_err(|_| anyhow!("a dim of {n} is too large"));
     let mut weights = BTreeMap::new();
@@ -567,13 +635,18 @@ fn build_options(model: &Model, options: &SessionOptions, positions: usize) -> R
     for state in &model.bindings.states {
         let dim = |dim: &StateDim| match dim {
             StateDim::Rows => Ok(options.rows as i64),
-            StateDim::Positions => Ok(positions as i64),
+            StateDim::Positions => Ok(windows.get(&state.path).map_or(positions, |window| window.room) as i64),
             StateDim::Size(n) => size(*n),
         };
         let shape = state.dims.iter().map(dim).collect::<Result<Vec<_>>>()?;
         states.insert(state.path.clone(), Type::new(concrete(state.dtype, float), &shape));
     }
+    let numbered = windows.iter().filter_map(|(path, window)| {
+        let number = firsts.windows().iter().position(|known| known == window)?;
+        Some((path.clone(), Windowed { number, room: window.room as i64 }))
+    });
     Ok(BuildOptions {
+        windows: Arc::new(numbered.collect()),
         float,
         fused: options.numerics == Numerics::Fused,
         probes: options.probes.clone(),

@@ -14,7 +14,7 @@ use super::{
     compile,
     graph::Graph,
     iree::{Buffer, Program, Runtime},
-    types::{DType, Type},
+    types::{DType, Type, V},
 };
 use crate::{
     error::{Context as _, Result, anyhow, ensure},
@@ -220,28 +220,68 @@ pub fn forgetting(options: BuildOptions, positions: &dyn Fn(&str) -> Option<usiz
     let states = Arc::clone(&options.states);
     let mut build = Build::new(options);
     let kept = build.input(DType::I32, &[1]);
+    build.inputs_of_windows(1);
     let zero = build.integer(0, DType::I32);
     let some = build.compare(super::Compare::Greater, kept, zero);
     for (path, ty) in states.iter() {
         let state = build.state(path);
         let keeps = match positions(path) {
             Some(axis) => {
-                let size = *ty.shape.get(axis).ok_or_else(|| anyhow!("state {path} has no axis {axis}"))?;
+                let size = size_of(path, ty, axis)?;
+                let kept = match build.first_of(state) {
+                    Some(first) => build.subtract(kept, first),
+                    None => kept,
+                };
                 let places = build.iota(size);
                 let keeps = build.compare(super::Compare::Less, places, kept);
-                let mut shape = vec![1; ty.rank()];
-                shape[axis] = size;
-                build.reshape(keeps, &shape)
+                along(&mut build, keeps, ty, axis)
             }
             None => build.reshape(some, &vec![1; ty.rank()]),
         };
-        let keeps = build.broadcast(keeps, &ty.shape);
-        let nothing = build.number(0.0, ty.dtype);
-        let nothing = build.broadcast(nothing, &ty.shape);
-        let left = build.select(keeps, state, nothing);
+        let left = or_nothing(&mut build, keeps, state, ty);
         build.set_state(path, left);
     }
     let graph = build.finish(&[])?;
     ensure!(graph.results.len() == states.len(), "a state is not forgotten");
     Ok(graph)
+}
+
+/// A graph that lets one row of the states with this number go of as many first positions as its input says: the later ones move down.
+pub fn moving(options: BuildOptions, number: usize, positions: &dyn Fn(&str) -> Option<usize>) -> Result<Graph> {
+    let (states, windows) = (Arc::clone(&options.states), Arc::clone(&options.windows));
+    let mut build = Build::new(options);
+    let by = build.input(DType::I32, &[1]);
+    for (path, ty) in states.iter().filter(|(path, _)| windows.get(*path).is_some_and(|held| held.number == number)) {
+        let axis = positions(path).with_context(|| format!("state {path} has no positions"))?;
+        let size = size_of(path, ty, axis)?;
+        let state = build.state(path);
+        let places = build.iota(size);
+        let places = build.add(places, by);
+        let moved = build.take(state, places, axis as i32);
+        let size = build.integer(size, DType::I32);
+        let keeps = build.compare(super::Compare::Less, places, size);
+        let keeps = along(&mut build, keeps, ty, axis);
+        let left = or_nothing(&mut build, keeps, moved, ty);
+        build.set_state(path, left);
+    }
+    build.finish(&[])
+}
+
+fn size_of(path: &str, ty: &Type, axis: usize) -> Result<i64> {
+    ty.shape.get(axis).copied().ok_or_else(|| anyhow!("state {path} has no axis {axis}"))
+}
+
+/// A vector along an axis of a type.
+fn along(build: &mut Build, vector: V, ty: &Type, axis: usize) -> V {
+    let mut shape = vec![1; ty.rank()];
+    shape[axis] = ty.shape[axis];
+    build.reshape(vector, &shape)
+}
+
+/// The value where it is kept, else zero.
+fn or_nothing(build: &mut Build, keeps: V, value: V, ty: &Type) -> V {
+    let keeps = build.broadcast(keeps, &ty.shape);
+    let nothing = build.number(0.0, ty.dtype);
+    let nothing = build.broadcast(nothing, &ty.shape);
+    build.select(keeps, value, nothing)
 }

@@ -29,6 +29,7 @@ fn options() -> BuildOptions {
         probes: Probes::Unread,
         positions: 8,
         weights: Arc::default(),
+        windows: Default::default(),
         states: Arc::default(),
     }
 }

@@ -1,6 +1,10 @@
 //! What generated MLX code works in: mode, dtype, states, probes.
 
-use std::{collections::HashMap, fmt, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    ops::Range,
+};
 
 use mlx_rs::{Array, transforms};
 
@@ -9,6 +13,7 @@ use crate::{
     error::{Context, Result},
     probes::Probes,
     tensor::DType,
+    windows::Window,
 };
 
 /// A loaded family, generated.
@@ -32,18 +37,13 @@ pub(super) struct Part {
     pub positions: i32,
 }
 
-impl Part {
-    /// `start..end` per axis of a state.
-    fn bounds(&self, held: &Held) -> (Vec<i32>, Vec<i32>) {
-        let mut end = held.array.shape().to_vec();
-        let mut start = vec![0; end.len()];
-        // Rows are the first axis of every state.
-        (start[0], end[0]) = (self.rows.start, self.rows.end);
-        if let Some(axis) = held.positions {
-            end[axis] = self.positions;
-        }
-        (start, end)
-    }
+/// What a call sees of the states with one window.
+#[derive(Debug)]
+pub(super) struct Sight {
+    /// By row of the call, the first position that the states hold.
+    pub firsts: Vec<i32>,
+    /// Positions from there on.
+    pub count: i32,
 }
 
 #[derive(Debug)]
@@ -56,6 +56,9 @@ pub struct Core {
     /// By field path.
     pub(super) states: HashMap<String, Held>,
     pub(super) part: Option<Part>,
+    /// By path, the states that do not hold every position.
+    pub(super) windows: BTreeMap<String, Window>,
+    pub(super) sights: BTreeMap<Window, Sight>,
     /// Of this call, in the order of execution.
     pub(super) probes: Vec<(String, Array)>,
 }
@@ -70,6 +73,8 @@ impl Core {
             positions: 0,
             states: HashMap::new(),
             part: None,
+            windows: BTreeMap::new(),
+            sights: BTreeMap::new(),
             probes: Vec::new(),
         }
     }
@@ -124,24 +129,68 @@ impl Core {
     /// A state as the call sees it.
     pub fn state(&mut self, path: &str) -> Result<Array> {
         let held = self.states.get(path).with_context(|| format!("there is no state {path}"))?;
-        self.seen(held)
+        self.seen(path, held)
+    }
+
+    fn sight(&self, path: &str) -> Option<&Sight> {
+        self.sights.get(self.windows.get(path)?)
+    }
+
+    /// `start..end` per axis of a state; `None` for all of it.
+    fn bounds(&self, path: &str, held: &Held) -> Option<(Vec<i32>, Vec<i32>)> {
+        let sight = self.sight(path);
+        if self.part.is_none() && sight.is_none() {
+            return None;
+        }
+        let mut end = held.array.shape().to_vec();
+        let mut start = vec![0; end.len()];
+        if let Some(part) = &self.part {
+            // Rows are the first axis of every state.
+            (start[0], end[0]) = (part.rows.start, part.rows.end);
+        }
+        if let Some(axis) = held.positions {
+            end[axis] = match (sight, &self.part) {
+                (Some(sight), _) => sight.count,
+                (None, Some(part)) => part.positions,
+                (None, None) => end[axis],
+            };
+        }
+        Some((start, end))
     }
 
     /// MLX cuts rows and positions out without a copy.
-    fn seen(&self, held: &Held) -> Result<Array> {
-        let Some(part) = &self.part else { return Ok(held.array.clone()) };
-        let (start, end) = part.bounds(held);
-        update::cut(&held.array, &start, &end)
+    fn seen(&self, path: &str, held: &Held) -> Result<Array> {
+        match self.bounds(path, held) {
+            None => Ok(held.array.clone()),
+            Some((start, end)) => update::cut(&held.array, &start, &end),
+        }
+    }
+
+    /// A value over all positions that the call sees, one of its axes, cut to those that a state holds.
+    pub fn held_part(&self, path: &str, value: &Array, axis: i32) -> Result<Array> {
+        let Some(Sight { firsts, count }) = self.sight(path) else { return Ok(value.clone()) };
+        let shape = value.shape().to_vec();
+        let at = usize::try_from(i64::from(axis) + shape.len() as i64).ok().filter(|at| 0 < *at && *at < shape.len());
+        let at = at.with_context(|| format!("a value of {} axes has no positions at {axis}", shape.len()))?;
+        let part = |rows: Range<i32>, first: i32| {
+            let (mut start, mut end) = (vec![0; shape.len()], shape.clone());
+            (start[0], end[0]) = (rows.start, rows.end);
+            (start[at], end[at]) = (first, first + count);
+            update::cut(value, &start, &end)
+        };
+        let first = firsts.first().copied().unwrap_or(0);
+        if firsts.iter().all(|other| *other == first) {
+            return part(0..shape[0], first);
+        }
+        let parts = (0..).zip(firsts).map(|(row, first)| part(row..row + 1, *first)).collect::<Result<Vec<_>>>()?;
+        Ok(mlx_rs::ops::concatenate(&parts, 0)?)
     }
 
     pub fn set_state(&mut self, path: &str, value: &Array) -> Result<()> {
         let old = self.states.remove(path).with_context(|| format!("there is no state {path}"))?;
-        let array = match &self.part {
+        let array = match self.bounds(path, &old) {
             None => value.clone(),
-            Some(part) => {
-                let (start, end) = part.bounds(&old);
-                update::write(&old.array, value, &start, &end)?
-            }
+            Some((start, end)) => update::write(&old.array, value, &start, &end)?,
         };
         self.states.insert(path.to_string(), Held { array, positions: old.positions });
         Ok(())
@@ -151,9 +200,11 @@ impl Core {
     pub fn update_state(&mut self, path: &str, x: &Array, positions: &Array, axis: i32) -> Result<Array> {
         let old = self.states.remove(path).with_context(|| format!("there is no state {path}"))?;
         let rows = self.part.as_ref().map_or(0..old.array.shape()[0], |part| part.rows.clone());
-        let array = update::rows(old.array, x, positions, axis, rows).with_context(|| format!("state {path}"))?;
+        let firsts = self.sight(path).map(|sight| &sight.firsts[..]);
+        let array =
+            update::rows(old.array, x, positions, axis, rows, firsts).with_context(|| format!("state {path}"))?;
         let new = Held { array, positions: old.positions };
-        let seen = self.seen(&new);
+        let seen = self.seen(path, &new);
         self.states.insert(path.to_string(), new);
         seen
     }

@@ -281,7 +281,7 @@ pub fn top_k_values(x: &Array, k: i64) -> Result<Array> {
 
 /// Token `s` of row `b` at `positions[b, s]` along `axis`.
 pub fn update(old: &Array, x: &Array, positions: &Array, axis: i32) -> Result<Array> {
-    state::rows(old.clone(), x, positions, axis, 0..old.shape().first().copied().unwrap_or(0))
+    state::rows(old.clone(), x, positions, axis, 0..old.shape().first().copied().unwrap_or(0), None)
 }
 
 pub fn shape(x: &Array) -> Vec<i64> {

@@ -16,7 +16,7 @@ use mlx_rs::{Array, ops, transforms};
 
 use super::{
     array::{download, sizes, to_mlx, upload},
-    core::{Core, Held, Module, Part},
+    core::{Core, Held, Module, Part, Sight},
     policy, streams, update,
     weights::Weights,
 };
@@ -28,6 +28,7 @@ use crate::{
     probes::Probes,
     session::{Batch, Float, Numerics, ProbeSink, Session, SessionOptions, within},
     tensor::{DType, Tensor},
+    windows::{self, Firsts, Move, Window},
 };
 
 /// States grow by this many positions at a time: attention reads what is held, so a short conversation does not pay for
@@ -63,6 +64,7 @@ struct Worker {
     /// By row, the positions that its calls see: as many as a session would hold that served this row alone, so that no row's
     /// numbers depend on how long another one is.
     seen: Vec<usize>,
+    firsts: Firsts,
 }
 
 impl MlxSession {
@@ -194,6 +196,10 @@ impl Session for MlxSession {
         self.run(move |worker| worker.forget(row, kept))
     }
 
+    fn least_kept(&self, row: usize) -> usize {
+        self.run(move |worker| Ok(worker.firsts.least(row))).unwrap_or(usize::MAX)
+    }
+
     fn state(&mut self, path: &str) -> Result<Tensor> {
         let path = path.to_string();
         self.run(move |worker| worker.state(&path))
@@ -222,7 +228,9 @@ impl Worker {
             capacity: options.capacity,
             held: 0,
             seen: Vec::new(),
+            firsts: Firsts::default(),
         };
+        worker.core.windows = windows::of(model, options, options.capacity);
         worker.reset()?;
         Ok(worker)
     }
@@ -230,6 +238,7 @@ impl Worker {
     fn reset(&mut self) -> Result<()> {
         self.core.states.clear();
         self.held = 0;
+        self.firsts = Firsts::new(&self.core.windows, self.rows);
         self.grow(1)?;
         self.seen = vec![self.held; self.rows];
         Ok(())
@@ -237,6 +246,8 @@ impl Worker {
 
     fn forget(&mut self, row: usize, kept: usize) -> Result<()> {
         let kept = kept.min(self.held);
+        let before = self.firsts.clone();
+        self.firsts.forget(row, kept)?;
         let rows = row as i32..row as i32 + 1;
         for state in &self.declared {
             let missing = || format!("there is no state {}", state.path);
@@ -244,7 +255,8 @@ impl Worker {
             let (mut start, mut end) = (vec![0; array.ndim()], array.shape().to_vec());
             (start[0], end[0]) = (rows.start, rows.end);
             if let Some(axis) = positions {
-                start[axis] = kept as i32;
+                let first = self.core.windows.get(&state.path).map_or(0, |window| before.of(*window, row));
+                start[axis] = end[axis].min(kept.saturating_sub(first) as i32);
             }
             let gone: Vec<i32> = start.iter().zip(&end).map(|(start, end)| end - start).collect();
             let array = if gone.contains(&0) || (positions.is_none() && kept > 0) {
@@ -267,13 +279,26 @@ impl Worker {
         reach.next_multiple_of(GROWTH).min(self.capacity).max(reach)
     }
 
-    /// What a call of these rows sees.
-    fn part(&mut self, rows: &Range<usize>, reach: usize) -> Result<Option<Part>> {
-        let room = self.room(reach);
+    /// What a call of these rows sees. What is held of sliding-window layers moves down first, and room is made for all of it.
+    fn part(&mut self, rows: &Range<usize>, given: &Given) -> Result<Option<Part>> {
+        let room = self.room(given.reach);
         for seen in &mut self.seen[rows.clone()] {
             *seen = room.max(*seen);
         }
-        let positions = self.seen[rows.clone()].iter().copied().max().unwrap_or(self.held);
+        self.core.sights.clear();
+        for Move { window, row, by } in self.firsts.advance(rows.start, &given.starts, given.width)? {
+            self.move_down(window, row, by)?;
+        }
+        let mut positions = self.seen[rows.clone()].iter().copied().max().unwrap_or(self.held);
+        for window in self.firsts.windows() {
+            let firsts: Vec<usize> = rows.clone().map(|row| self.firsts.of(*window, row)).collect();
+            let ends = self.seen[rows.clone()].iter().zip(&firsts);
+            let count = ends.map(|(seen, first)| seen.saturating_sub(*first)).max().unwrap_or(0).min(window.room);
+            positions = firsts.iter().map(|first| first + count).max().unwrap_or(0).max(positions);
+            let sight = Sight { firsts: sizes(firsts.iter().map(|n| *n as i64))?, count: count as i32 };
+            self.core.sights.insert(*window, sight);
+        }
+        self.grow(positions)?;
         self.core.positions = positions as i64;
         if *rows == (0..self.rows) && positions == self.held {
             return Ok(None);
@@ -300,15 +325,41 @@ impl Worker {
                 Ok(ops::zeros_dtype(&shape, dtype)?)
             };
             let axis = state.positions();
+            let most = self.core.windows.get(&state.path).map_or(wanted, |window| window.room.min(wanted));
             let old = self.core.states.remove(&state.path).map(|held| held.array);
+            let more = |old: &Array, axis: usize| most.saturating_sub(old.shape()[axis] as usize);
             let grown = match (old, axis) {
-                (None, _) => zeros(wanted)?,
-                (Some(old), None) => old,
-                (Some(old), Some(axis)) => ops::concatenate(&[&old, &zeros(wanted - self.held)?], axis as i32)?,
+                (None, _) => zeros(most)?,
+                (Some(old), Some(axis)) if more(&old, axis) > 0 => {
+                    ops::concatenate(&[&old, &zeros(more(&old, axis))?], axis as i32)?
+                }
+                (Some(old), Some(_) | None) => old,
             };
             self.core.states.insert(state.path.clone(), Held { array: grown, positions: axis });
         }
         self.held = wanted;
+        Ok(())
+    }
+
+    /// A row of the states with this window lets go of its first positions.
+    fn move_down(&mut self, window: Window, row: usize, by: usize) -> Result<()> {
+        for (path, _) in self.core.windows.iter().filter(|(_, other)| **other == window) {
+            let missing = || format!("there is no state {path}");
+            let Held { array, positions } = self.core.states.remove(path).with_context(missing)?;
+            let axis = positions.with_context(missing)?;
+            let (mut start, mut end) = (vec![0; array.ndim()], array.shape().to_vec());
+            (start[0], end[0]) = (row as i32, row as i32 + 1);
+            let to = start.clone();
+            start[axis] = end[axis].min(by as i32);
+            let kept = update::cut(&array, &start, &end)?;
+            let mut gone = end.clone();
+            (gone[0], gone[axis]) = (1, start[axis]);
+            let moved = ops::concatenate(&[&kept, &ops::zeros_dtype(&gone, array.dtype())?], axis as i32)?;
+            let array = update::write(&array, &moved, &to, &end)?;
+            // One after another, so that there is never room for more than one of them twice.
+            transforms::eval([&array])?;
+            self.core.states.insert(path.clone(), Held { array, positions });
+        }
         Ok(())
     }
 
@@ -321,7 +372,7 @@ impl Worker {
         );
         let rows = given.covered(self.rows)?;
         self.grow(given.reach)?;
-        self.core.part = self.part(&rows, given.reach)?;
+        self.core.part = self.part(&rows, given)?;
         let upload = |(name, value): &(String, Tensor)| upload(value).with_context(|| format!("input {name}"));
         let inputs: Vec<Array> = given.inputs.iter().map(upload).collect::<Result<_>>()?;
         self.core.set_probing(probing);

@@ -81,13 +81,13 @@ fn takes_rows_and_elements() {
 fn each_row_is_written_at_its_own_positions() {
     let state = floats(&[0.0; 12], &[2, 1, 3, 2]);
     let x = floats(&[1.0, 2.0, 3.0, 4.0], &[2, 1, 1, 2]);
-    let new = update::rows(state.clone(), &x, &ints(&[1, 2], &[2, 1]), -2, 0..2).expect("updates");
+    let new = update::rows(state.clone(), &x, &ints(&[1, 2], &[2, 1]), -2, 0..2, None).expect("updates");
     assert_eq!(read(&new), [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 4.0]);
     assert_eq!(read(&state), [0.0; 12]);
-    let beyond = update::rows(state.clone(), &x, &ints(&[3, 0], &[2, 1]), -2, 0..2);
+    let beyond = update::rows(state.clone(), &x, &ints(&[3, 0], &[2, 1]), -2, 0..2, None);
     assert!(beyond.is_err_and(|e| e.to_string().contains("outside a state of 3 positions")));
     let second = floats(&[5.0, 6.0], &[1, 1, 1, 2]);
-    let new = update::rows(state, &second, &ints(&[1], &[1, 1]), -2, 1..2).expect("updates");
+    let new = update::rows(state, &second, &ints(&[1], &[1, 1]), -2, 1..2, None).expect("updates");
     assert_eq!(read(&new), [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0, 6.0, 0.0, 0.0]);
 }
 
@@ -98,7 +98,7 @@ fn a_state_held_once_is_written_in_place() {
     let before = state.as_slice::<f32>().as_ptr();
     for position in 0..3 {
         let x = floats(&[1.0; 4], &[1, 1, 1, 4]);
-        state = update::rows(state, &x, &ints(&[position], &[1, 1]), -2, 0..1).expect("updates");
+        state = update::rows(state, &x, &ints(&[position], &[1, 1]), -2, 0..1, None).expect("updates");
         state.eval().expect("evaluates");
     }
     assert_eq!(state.as_slice::<f32>().as_ptr(), before);

@@ -8,10 +8,18 @@ use super::{array::sizes, raw};
 use crate::error::{Result, ensure};
 
 /// Token `s` of row `b` at `positions[b, s]` along `axis` (from the back), where the call's rows are `covered` of the state. Positions
-/// of a row are consecutive, so each row is one slice; rows that begin at the same position are one slice together.
+/// of a row are consecutive, so each row is one slice; rows that begin at the same position are one slice together. `firsts`: the
+/// positions that lie first in the rows of the call, where that is not 0.
 ///
 /// Takes the state by value: where nobody else holds it, MLX writes into its buffer instead of copying it.
-pub(super) fn rows(state: Array, x: &Array, positions: &Array, axis: i32, covered: Range<i32>) -> Result<Array> {
+pub(super) fn rows(
+    state: Array,
+    x: &Array,
+    positions: &Array,
+    axis: i32,
+    covered: Range<i32>,
+    firsts: Option<&[i32]>,
+) -> Result<Array> {
     let rank = state.ndim();
     let axis = if axis < 0 { axis + rank as i32 } else { axis } as usize;
     ensure!(0 < axis && axis < rank, "a state of {rank} axes cannot be updated along axis {axis}");
@@ -23,9 +31,14 @@ pub(super) fn rows(state: Array, x: &Array, positions: &Array, axis: i32, covere
     let width = new.get(axis).copied().unwrap_or_default();
     // Positions come from the host, so there is nothing to compute here.
     let positions = positions.contiguous()?;
-    let starts: Vec<i32> = positions.try_as_slice::<i32>()?.iter().step_by(width.max(1) as usize).copied().collect();
+    let mut starts: Vec<i32> =
+        positions.try_as_slice::<i32>()?.iter().step_by(width.max(1) as usize).copied().collect();
     let count = covered.len();
     ensure!(starts.len() == count, "{} rows of positions for {count} rows of a state", starts.len());
+    if let Some(firsts) = firsts {
+        ensure!(firsts.len() == count, "{} first positions for {count} rows of a state", firsts.len());
+        starts.iter_mut().zip(firsts).for_each(|(start, first)| *start -= first);
+    }
     for start in &starts {
         let end = i64::from(*start) + i64::from(width);
         ensure!(

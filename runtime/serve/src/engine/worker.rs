@@ -172,10 +172,12 @@ impl Worker<'_> {
         let (prompt, told) = (&ticket.request.prompt, &ticket.told);
         let common = |row: usize| {
             let filled = self.schedule.rows()[row].filled;
-            match self.rules.batched {
+            let common = match self.rules.batched {
                 true => self.held[row].common(filled, prompt, told),
                 false => self.held[row].common_chunks(filled, prompt, told, |done| self.chunk(ticket, done)),
-            }
+            };
+            // What a sliding window has dropped does not come back.
+            if common < self.session.least_kept(row) { 0 } else { common }
         };
         let row = self.schedule.choose(common).context("a request was begun where no row is idle")?;
         let kept = common(row);

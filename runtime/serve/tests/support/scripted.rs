@@ -165,6 +165,10 @@ impl Session for Scripted {
         Ok(())
     }
 
+    fn least_kept(&self, _row: usize) -> usize {
+        0
+    }
+
     fn state(&mut self, path: &str) -> Result<Tensor> {
         bail!("the script has no state {path}")
     }
