@@ -243,14 +243,14 @@ fn resident() -> f64 {
 }
 
 /// For the book: 8,192 positions, in chunks as `generate` has them. Whoever runs it alone reads what a session takes.
-/// `MGRAPH_WHOLE=1` keeps everything, `MGRAPH_BACKEND` is `mlx` or `iree`.
+/// `MGRAPH_WHOLE=1` keeps everything, `MGRAPH_BACKEND` is `mlx` or `iree`, `MGRAPH_POSITIONS` another number of positions.
 #[test]
 #[ignore = "a measurement: a minute, and the memory of its process counts"]
 fn what_a_long_context_takes() {
     let (_dir, model) = long();
     let set = |name: &str| std::env::var(name).unwrap_or_default();
     let backend = if set("MGRAPH_BACKEND") == "iree" { Backend::Iree } else { Backend::Mlx };
-    let (chunk, capacity) = (128, 8192);
+    let (chunk, capacity) = (128, set("MGRAPH_POSITIONS").parse().unwrap_or(8192));
     let max_chunk = if set("MGRAPH_WHOLE") == "1" { capacity } else { 256 };
     let options = SessionOptions { capacity, ..options(1, max_chunk, Numerics::Fused) };
     let before = resident();
