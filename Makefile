@@ -36,9 +36,9 @@ test-long: setup ## 10,000 random graphs on each executor, every ONNX case on IR
 fuzz: ## fuzz the front end and the server, 20 minutes for each of seven targets
 	@.ci/fuzz
 
-bench: model ## speed of the front end; speed and memory beside mlx-lm and llama.cpp, alone and as servers under load
+bench: model ## speed of the front end; speed and memory beside mlx-lm, llama.cpp, and JAX or torch (PEERS="jax torch"), alone and as servers
 	cargo bench -q -p mgraph-dsl --bench language
-	@tests/benches/peers/setup
+	@tests/benches/peers/setup $(PEERS)
 	cargo bench --profile dev -p mgraph-tests --bench llm
 	cargo bench --profile dev -p mgraph-serve --bench streams
 	cargo bench --profile dev -p mlxcel --bench load

@@ -24,23 +24,26 @@ async function timed(prompt, count) {
     await sequence.clearHistory();
     const start = performance.now();
     const tokens = sequence.evaluate(prompt, { temperature: 0, yieldEogToken: true });
-    await tokens.next();
-    const first = performance.now();
-    let produced = 0;
-    while (produced < count && !(await tokens.next()).done) produced += 1;
-    const end = performance.now();
+    const decoded = [(await tokens.next()).value];
+    const [first, cpu] = [performance.now(), process.cpuUsage()];
+    while (decoded.length <= count) {
+        const { value, done } = await tokens.next();
+        if (done) break;
+        decoded.push(value);
+    }
+    const [end, { user, system }] = [performance.now(), process.cpuUsage(cpu)];
+    const produced = decoded.length - 1;
     await tokens.return();
-    return [(1000 * prompt.length) / (first - start), (1000 * produced) / (end - first)];
+    return {
+        prefill_tok_s: (1000 * prompt.length) / (first - start),
+        decode_tok_s: (1000 * produced) / (end - first),
+        decode_cpu_ms: (user + system) / 1000 / produced,
+        tokens: decoded,
+    };
 }
 
-const prompt = Array.from({ length: prefill }, (_, i) => 1000 + ((i * 37) % 20000));
+const prompt = Array.from({ length: prefill }, (_, i) => 1000 + ((i * 37) % 7000));
 await timed(prompt.slice(0, 4), 2);
-const [prefillRate, decodeRate] = await timed(prompt, decode);
-console.log(
-    JSON.stringify({
-        prefill_tok_s: prefillRate,
-        decode_tok_s: decodeRate,
-        peak_rss_bytes: process.resourceUsage().maxRSS * 1024,
-    }),
-);
+const measured = await timed(prompt, decode);
+console.log(JSON.stringify({ ...measured, peak_rss_bytes: process.resourceUsage().maxRSS * 1024 }));
 await llama.dispose();

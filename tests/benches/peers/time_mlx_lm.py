@@ -4,8 +4,6 @@ Prefill ends with the first generated token; decode counts the D tokens after it
 in every peer): speed does not depend on them.
 """
 
-import json
-import resource
 import sys
 import time
 from itertools import islice
@@ -14,27 +12,20 @@ from pathlib import Path
 import mlx.core as mx
 from mlx_lm.generate import generate_step
 from mlx_lm.utils import load_model
+from report import prompt, report
 
 
 def timed(model, prompt, decode):
     start = time.perf_counter()
     tokens = generate_step(mx.array(prompt), model, max_tokens=decode + 1)
-    next(tokens)
-    first = time.perf_counter()
-    produced = sum(1 for _ in islice(tokens, decode))
+    decoded = [next(tokens)[0]]
+    first, cpu = time.perf_counter(), time.process_time()
+    decoded += [token for token, _ in islice(tokens, decode)]
     end = time.perf_counter()
-    return len(prompt) / (first - start), produced / (end - first)
+    return first - start, end - first, time.process_time() - cpu, [int(token) for token in decoded]
 
 
 directory, prefill, decode = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 model, _ = load_model(directory)
-prompt = [1000 + i * 37 % 20000 for i in range(prefill)]
-timed(model, prompt[:4], 2)
-prefill_rate, decode_rate = timed(model, prompt, decode)
-rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-report = {
-    "prefill_tok_s": prefill_rate,
-    "decode_tok_s": decode_rate,
-    "peak_rss_bytes": rss if sys.platform == "darwin" else rss * 1024,
-}
-print(json.dumps(report))
+timed(model, prompt(4), 2)
+report(prefill, decode, *timed(model, prompt(prefill), decode))
