@@ -95,8 +95,13 @@ pub fn rounds(contenders: &[Contender], load: Load) -> Result<Vec<Measured>> {
                 continue;
             }
             let Contender { who, what, run } = contender;
-            eprintln!("round {round} of {}: {who} {what}", load.rounds);
             let measured = run().with_context(|| format!("{who} {what}"))?;
+            let Measured { prefill_tok_s, decode_tok_s, decode_cpu_ms, .. } = measured;
+            eprintln!(
+                "round {round} of {}: {who} {what}: prefill {prefill_tok_s:.1} tok/s, decode {decode_tok_s:.1} tok/s and \
+                 {decode_cpu_ms:.1} ms of a core per token",
+                load.rounds
+            );
             *long = measured.seconds(load) > LONG_S;
             *best = Some(match best.take() {
                 Some(before) => before.best(measured),
