@@ -140,7 +140,7 @@ fn number(value: &Val) -> f64 {
 }
 
 /// Ops that no case runs directly: they read packed matrices, which `prelude.rs` judges, or a case runs them inside another op.
-const JUDGED_ELSEWHERE: [&str; 10] = [
+const JUDGED_ELSEWHERE: [&str; 11] = [
     "unpack",
     "expand",
     "linear",
@@ -148,6 +148,7 @@ const JUDGED_ELSEWHERE: [&str; 10] = [
     "linear_by_parts",
     "lookup",
     "linear_routed",
+    "linear_routed_in_place",
     "rope_llama3_one",
     "rope_yarn_dim",
     "rope_yarn_one",

@@ -169,6 +169,16 @@ pub fn rows() -> Vec<Row> {
         .drawn(&[("chosen", Draw::Index("E")), ("x", Draw::Within(4.0))])
         .sums()
         .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
+        row(
+            "linear_routed_in_place",
+            "x: F[A, R, K], w: Q[E, N, K], chosen: i32[A, R]",
+            "F[A, R, N]",
+            "linear_routed_in_place(x, w, chosen)",
+        )
+        .of(NARROW)
+        .sized(&[("K", &[64, 128]), ("N", &[5, 9]), ("E", &[4, 1])])
+        .drawn(&[("chosen", Draw::Index("E")), ("x", Draw::Within(4.0))])
+        .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
         load("rope_frequencies", "f32[A, 32]", "x + f32(rope_frequencies(64, 10000.0))"),
         load(
             "rope_llama3",
