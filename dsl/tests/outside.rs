@@ -140,12 +140,15 @@ fn number(value: &Val) -> f64 {
 }
 
 /// Ops that no case runs directly: they read packed matrices, which `prelude.rs` judges, or a case runs them inside another op.
-const JUDGED_ELSEWHERE: [&str; 11] = [
+const JUDGED_ELSEWHERE: [&str; 14] = [
     "unpack",
     "expand",
     "linear",
     "linear_by_bytes",
     "linear_by_parts",
+    "linear_by_lanes",
+    "linear_by_pieces",
+    "linear_of_bytes",
     "lookup",
     "linear_routed",
     "linear_routed_in_place",

@@ -103,14 +103,15 @@ fn op_twins_keep_their_bounds() {
     let twin = twins.iter().find(|t| matches!(t.target, TwinTarget::Op(_))).expect("an op stands in for linear");
     let Within::OfSum(bound) = twin.within else { panic!("a sum is bounded by its terms") };
     let mut numbers = Numbers(2);
-    for bits in [2, 4, 8] {
-        let (m, n, k) = (1, 5, 128);
+    for (bits, (m, taken)) in [2, 4, 8].into_iter().flat_map(|bits| TAKEN.map(|taken| (bits, taken))) {
+        let (n, k) = (5, 128);
         let (matrix, dense) = packed(n, k, bits, 32, &mut numbers);
         let x = numbers.floats(m * k);
         let operands = || vec![Operand::Tensor(floats(&[1, m, k], x.clone())), Operand::Matrix(matrix.clone())];
         let pinned = op(&program, "linear", operands(), None).to_f32();
         let fused = op(&program, "linear", operands(), Some(twin.backend)).to_f32();
-        assert_eq!(fused, op(&program, "linear_by_bytes", operands(), None).to_f32(), "the twin is taken for one row");
+        let expected = taken.map_or_else(|| pinned.clone(), |name| op(&program, name, operands(), None).to_f32());
+        assert_eq!(fused, expected, "{m} rows take {taken:?}");
         for (at, (a, b)) in pinned.iter().zip(&fused).enumerate() {
             let (i, j) = (at / n, at % n);
             let terms = (0..k).map(|c| f64::from(x[i * k + c]) * f64::from(dense[j * k + c]));
@@ -119,6 +120,27 @@ fn op_twins_keep_their_bounds() {
                 assert!((f64::from(*found) - exact).abs() <= bound * size, "{bits} bits: {found} for {exact}");
             }
         }
+    }
+}
+
+/// How many rows take which twin of `linear` on StableHLO.
+const TAKEN: [(usize, Option<&str>); 4] =
+    [(1, Some("linear_by_bytes")), (2, Some("linear_by_lanes")), (15, Some("linear_by_lanes")), (16, None)];
+
+/// Pieces give what the whole gives, but for the order of sums, of which the interpreter has one.
+#[test]
+fn pieces_of_a_product_are_the_whole() {
+    let program = family();
+    let mut numbers = Numbers(5);
+    for bits in [2, 4, 8] {
+        let (matrix, _) = packed(6, 64, bits, 32, &mut numbers);
+        let x = numbers.floats(3 * 64);
+        let by = |pieces| {
+            let x = Operand::Tensor(floats(&[3, 64], x.clone()));
+            let operands = vec![x, Operand::Matrix(matrix.clone()), Operand::Load(Val::Int(pieces))];
+            op(&program, "linear_by_pieces", operands, None).to_f32()
+        };
+        assert_eq!(by(1), by(3), "{bits} bits");
     }
 }
 

@@ -169,16 +169,6 @@ pub fn rows() -> Vec<Row> {
         .drawn(&[("chosen", Draw::Index("E")), ("x", Draw::Within(4.0))])
         .sums()
         .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
-        row(
-            "linear_routed_in_place",
-            "x: F[A, R, K], w: Q[E, N, K], chosen: i32[A, R]",
-            "F[A, R, N]",
-            "linear_routed_in_place(x, w, chosen)",
-        )
-        .of(NARROW)
-        .sized(&[("K", &[64, 128]), ("N", &[5, 9]), ("E", &[4, 1])])
-        .drawn(&[("chosen", Draw::Index("E")), ("x", Draw::Within(4.0))])
-        .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
         load("rope_frequencies", "f32[A, 32]", "x + f32(rope_frequencies(64, 10000.0))"),
         load(
             "rope_llama3",
@@ -404,5 +394,34 @@ pub fn rows() -> Vec<Row> {
         // The numbers of `rope_longrope_scale`'s row, so its module too, which `tests/stablehlo` has stored. Last, for what a row
         // draws depends on its place.
         load("rope_yarn_scale", "f32[A, 2]", "x + f32([rope_yarn_scale(f, 0.5157069342877273) for f in [0.5, 40.0]])"),
+        row("linear_by_lanes", "x: F[A, B, K], w: Q[N, K]", "F[A, B, N]", "linear_by_lanes(x, w)")
+            .of(NARROW)
+            .sized(&[("K", &[64, 128]), ("N", &[5, 9])])
+            .drawn(&[("w", Draw::Bytes), ("x", Draw::Within(4.0))])
+            .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
+        row("linear_by_pieces", "x: F[A, B, K], w: Q[N, K]", "F[A, B, N]", "linear_by_pieces(x, w, 3)")
+            .of(NARROW)
+            .sized(&[("K", &[64, 128]), ("N", &[6, 9])])
+            .drawn(&[("w", Draw::Bytes), ("x", Draw::Within(4.0))])
+            .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
+        row(
+            "linear_of_bytes",
+            "x: f32[A, 2, 32], bytes: u8[N, 2, 16], scales: F[N, 2, 1], biases: F[N, 2, 1]",
+            "f32[A, N]",
+            "linear_of_bytes(x, bytes, scales, biases, 4)",
+        )
+        .of(NARROW)
+        .drawn(&[("x", Draw::Within(4.0)), ("bytes", Draw::Whole(0, 256))])
+        .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
+        row(
+            "linear_routed_in_place",
+            "x: F[A, R, K], w: Q[E, N, K], chosen: i32[A, R]",
+            "F[A, R, N]",
+            "linear_routed_in_place(x, w, chosen)",
+        )
+        .of(NARROW)
+        .sized(&[("K", &[64, 128]), ("N", &[5, 9]), ("E", &[4, 1])])
+        .drawn(&[("chosen", Draw::Index("E")), ("x", Draw::Within(4.0))])
+        .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
     ]
 }

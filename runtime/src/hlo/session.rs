@@ -41,9 +41,15 @@ pub const FILL_UP: usize = WIDTHS[WIDTHS.len() - 1] - 1;
 /// attention reads all of them at every step.
 const POSITIONS: usize = 128;
 
-/// From so many rows on, a step over packed weights expands them: 123 ms of a core, where a row alone takes 19 (SmolLM2-135M, Q4_1,
-/// `tests/rows_real.rs`).
+/// From so many rows on, a step over packed weights that are large expands them whole: 123 ms of a core, where a row alone takes 19
+/// (SmolLM2-135M, Q4_1, `tests/rows_real.rs`).
 const ROWS_TO_EXPAND_FOR: usize = 7;
+
+/// Whether few rows share the unpacking of a matrix, as the prelude's `linear` does on IREE: it has to stay in the cache, whole or in
+/// pieces.
+fn is_shared(shape: &[i64]) -> bool {
+    matches!(*shape, [n, k] if n * k <= 1 << 22 || n <= 1 << 16 && n % 512 == 0 && k <= 1024)
+}
 
 /// Names the graph that forgets a row; no graph of a family has such a name.
 const FORGET: &str = "forget a row";
@@ -376,15 +382,19 @@ impl HloSession {
         self.run("step", &given, probes)?.into_iter().next().context("the step has no result")
     }
 
-    /// Single tokens of few rows over packed weights, as `fused` runs them: the row alone has a product that unpacks as it goes, and several
-    /// rows expand every matrix, which costs as much as [`ROWS_TO_EXPAND_FOR`] rows alone.
+    /// Single tokens of few rows over packed weights, as `fused` runs them: the row alone has a product that unpacks as it goes. Rows that
+    /// share the unpacking ([`is_shared`]) gain from the second on; else every matrix is expanded, which costs as much as
+    /// [`ROWS_TO_EXPAND_FOR`] rows alone.
     fn is_row_by_row(&self, rows: usize, width: usize) -> bool {
-        let packed = || self.build.weights.values().any(|weight| matches!(weight, WeightType::Packed { .. }));
+        let alone = || {
+            let mut weights = self.build.weights.values();
+            weights.any(|weight| matches!(weight, WeightType::Packed { shape, .. } if !is_shared(shape)))
+        };
         (2..ROWS_TO_EXPAND_FOR).contains(&rows)
             && width == 1
             && self.build.fused
             && !self.options.probes.reported()
-            && packed()
+            && alone()
     }
 
     fn step_row_by_row(&mut self, batch: &Batch) -> Result<Tensor> {
