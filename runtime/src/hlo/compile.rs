@@ -46,11 +46,11 @@ const CAREFUL: &str = "--iree-dispatch-creation-enable-aggressive-fusion=false";
 
 /// For a graph of `tokens` tokens over weights that are packed or not.
 ///
-/// Data tiling lets a packed matrix unpack straight into the layout that the product wants (14% at 64 tokens). Of fewer than 16 tokens the product is the prelude's
-/// `linear_by_lanes`, which has no use for another layout (576 x 1536 times 8 tokens: 0.27 ms without, 0.37 with). A weight that is
-/// dense would be laid out anew in each call (decode 21.7 to 61 ms), and a single token has nothing to gain. Of many tokens it is
-/// little beside the product, and products of odd sizes gain most: of 1458 patches, two layers of Molmo2's tower take 2.5 s of
-/// CPU instead of 3.4 s.
+/// Data tiling lets a packed matrix unpack straight into the layout that the product wants (14% at 64 tokens). Of fewer than 16 tokens
+/// the product is the prelude's `linear_by_lanes`, which has no use for another layout (576 x 1536 times 8 tokens: 0.27 ms without,
+/// 0.37 with). A weight that is dense would be laid out anew in each call (decode 21.7 to 61 ms), and a single token has nothing to
+/// gain. Of many tokens it is little beside the product, and products of odd sizes gain most: of 1458 patches, two layers of Molmo2's
+/// tower take 2.5 s of CPU instead of 3.4 s.
 pub fn flags(tokens: usize, packed: bool) -> Vec<&'static str> {
     let tiling = tokens >= if packed { 16 } else { MANY };
     let tiling = tiling.then_some("--iree-global-opt-data-tiling");

@@ -18,7 +18,7 @@ use mgraph_dsl::ir::{Compare, Reduce};
 use super::{
     fusion,
     graph::{Elementwise, Graph, Node, Op},
-    pinned,
+    in_place, pinned,
     types::{DType, Type, V},
 };
 use crate::error::{Context as _, Result, anyhow};
@@ -140,8 +140,8 @@ impl<'c> Emit<'c> {
         let mut values: Vec<Value<'c, 'a>> = Vec::with_capacity(graph.nodes.len());
         // Values and indices of one `top_k` are two nodes and one sort.
         let mut tops: HashMap<V, (Value<'c, 'a>, Value<'c, 'a>)> = HashMap::new();
-        let apart = fusion::kept_apart(graph);
-        for (node, apart) in graph.nodes.iter().zip(apart) {
+        let apart = fusion::kept_apart(graph).into_iter().zip(in_place::moved(graph));
+        for (node, (apart, moved)) in graph.nodes.iter().zip(apart) {
             let operands: Vec<Value<'c, 'a>> = node.operands.iter().map(|v| values[v.index()]).collect();
             let value = match &node.op {
                 Op::Argument(at) => block.argument(*at)?.into(),
@@ -188,7 +188,7 @@ impl<'c> Emit<'c> {
                     self.op(block, name, &operands, std::slice::from_ref(&node.ty), &attributes, None)?[0]
                 }
             };
-            let value = match apart {
+            let value = match apart || moved {
                 true => self.op(block, BARRIER, &[value], std::slice::from_ref(&node.ty), &[], None)?[0],
                 false => value,
             };

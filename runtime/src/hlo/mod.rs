@@ -9,6 +9,7 @@ pub mod compile;
 pub mod emit;
 mod fusion;
 pub mod graph;
+mod in_place;
 pub mod iree;
 mod ops;
 mod pinned;

@@ -1,6 +1,7 @@
 //! Arguments, states and probes of a graph; what is shared, dropped and refused.
 
 use super::*;
+use crate::generated::Cut;
 
 /// A packed matrix beside its expansion, by the prelude's own formula.
 #[test]
@@ -89,6 +90,51 @@ fn states_pass_from_call_to_call() {
         state = results[2].clone();
     }
     same(&runtime.download(&state).unwrap(), &f(&[2, 4, 2], &whole));
+}
+
+/// A state is written where it lies, while it is read elsewhere: positions that move down, by index and as a piece. Large enough for
+/// several threads to share it, of which one would read what another has written.
+#[test]
+fn a_state_moves_within_its_memory() {
+    const SIZE: i64 = 832;
+    let ty = Type::new(DType::F32, &[1, 2, SIZE, 64]);
+    let by_index = |build: &mut Build, state: V, by: V| {
+        let places = build.iota(SIZE);
+        let places = build.add(places, by);
+        build.take(state, places, 2)
+    };
+    let as_piece = |build: &mut Build, state: V, _: V| {
+        let later = build.cut(state, &[Cut::Whole, Cut::Whole, Cut::Range(64, SIZE), Cut::Whole]);
+        let first = build.cut(state, &[Cut::Whole, Cut::Whole, Cut::Range(0, 64), Cut::Whole]);
+        build.concat(&[later, first], 2)
+    };
+    let runtime = Runtime::new().unwrap();
+    for moved in [&by_index as &dyn Fn(&mut Build, V, V) -> V, &as_piece] {
+        let states = Arc::new(BTreeMap::from([("cache.k".to_owned(), ty.clone())]));
+        let mut build = Build::new(BuildOptions { states, ..options() });
+        let by = build.input(DType::I32, &[1]);
+        let state = build.state("cache.k");
+        let moved = moved(&mut build, state, by);
+        build.set_state("cache.k", moved);
+        let program = load(&runtime, &build.finish(&[]).unwrap());
+        let numbers = noise(&ty.sizes(), 5).to_f64();
+        let expected: Vec<f64> = (0..numbers.len())
+            .map(|i| {
+                let (head, place, lane) = (i / 64 / SIZE as usize, i / 64 % SIZE as usize, i % 64);
+                let from = place + 64;
+                numbers[(head * SIZE as usize + from % SIZE as usize) * 64 + lane]
+            })
+            .collect();
+        for _ in 0..10 {
+            let state = runtime.upload(&f(&ty.sizes(), &numbers)).unwrap();
+            let by = runtime.upload(&t(DType::I32, &[1], &[64.0])).unwrap();
+            program.call(vec![by, state.clone()]).unwrap();
+            let found = runtime.download(&state).unwrap().to_f64();
+            let kept = (0..numbers.len()).filter(|i| (i / 64 % SIZE as usize) < SIZE as usize - 64);
+            let wrong = kept.filter(|i| found[*i] != expected[*i]).count();
+            assert_eq!(wrong, 0, "of {} numbers", numbers.len());
+        }
+    }
 }
 
 /// What a call goes on from at a probe is an argument; the probe reports what was computed.
