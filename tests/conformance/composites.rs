@@ -411,7 +411,12 @@ pub fn rows() -> Vec<Row> {
             "linear_of_bytes(x, bytes, scales, biases, 4)",
         )
         .of(NARROW)
-        .drawn(&[("x", Draw::Within(4.0)), ("bytes", Draw::Whole(0, 256))])
+        .drawn(&[
+            ("x", Draw::Within(4.0)),
+            ("bytes", Draw::Whole(0, 256)),
+            ("scales", Draw::Within(4.0)),
+            ("biases", Draw::Within(4.0)),
+        ])
         .within(within(Of::Sum, 1.5, 2.0, 2.0), ORDER),
         row(
             "linear_routed_in_place",
