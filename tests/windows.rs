@@ -77,8 +77,8 @@ fn what_an_old_key_counts_for_is_no_window() {
     for (what, from, to) in NOT_PROVED {
         assert!(family.contains(from) || prelude.contains(from), "{what}");
         let mut sources = Sources::default();
-        sources.add("prelude.mgraph", &prelude.replace(from, to));
-        let family = sources.add("mistral.mgraph", &family.replace(from, to));
+        sources.add("prelude.mgraph", prelude.replace(from, to));
+        let family = sources.add("mistral.mgraph", family.replace(from, to));
         let program = compile(sources, family).unwrap_or_else(|failed| panic!("{what}: {failed}"));
         // The fields are the same, and so are the bindings.
         let found = windows(&program, &model.resolved, &model.bindings);

@@ -2,11 +2,11 @@
 //!
 //! A sliding window is a mask, and the mask is all that a family says. Here the op list of a call is walked with, for every
 //! value, what stands at the positions before the window: for a state all of them are read together with a mask that hides them
-//! ([`flow`]), what was there cannot matter, and a backend may drop it. That holds for finite numbers: a hidden score is
+//! (`windows/flow.rs`), what was there cannot matter, and a backend may drop it. That holds for finite numbers: a hidden score is
 //! replaced, but a hidden value is multiplied by zero.
 //!
 //! What is dropped leaves fewer positions than `T`, so everything with an axis of positions that meets such a state must be cut
-//! to them. That happens where a block's function is called that has the cache as its child ([`cuts`]).
+//! to them. That happens where a block's function is called that has the cache as its child (`windows/cuts.rs`).
 
 mod cuts;
 mod flow;
