@@ -94,7 +94,7 @@ const ROWS: [usize; 4] = [2, 3, 3, 32];
 const STEP: [usize; 4] = [1, 1, 1, 32];
 
 /// Bits of the matrices, sizes, `F`, whether `fused`: together they reach every call in every function.
-const CALLS: [(Option<usize>, [usize; 4], DType, bool); 10] = [
+const CALLS: [(Option<usize>, [usize; 4], DType, bool); 11] = [
     (None, CHUNK, DType::F32, false),
     (None, STEP, DType::F32, false),
     (None, STEP, DType::BF16, true),
@@ -103,6 +103,7 @@ const CALLS: [(Option<usize>, [usize; 4], DType, bool); 10] = [
     (Some(4), CHUNK, DType::F32, false),
     (Some(4), STEP, DType::F32, true),
     (Some(4), STEP, DType::BF16, true),
+    (Some(4), CHUNK, DType::BF16, true),
     (Some(4), CHUNK, DType::F32, true),
     (Some(3), CHUNK, DType::BF16, false),
 ];
