@@ -138,8 +138,8 @@ fn an_answer_that_nobody_reads_waits_in_memory_and_frees_its_row() {
 /// Tokens that were ever answered with.
 fn answered(server: &Server) -> u64 {
     let (_, numbers) = server.send("GET /metrics", "");
-    let line = numbers.lines().find_map(|line| line.strip_prefix("vllm:generation_tokens_total "));
-    line.map_or(0, |count| count.parse().unwrap())
+    let line = numbers.lines().find(|line| line.starts_with("vllm:generation_tokens_total{"));
+    line.and_then(|line| line.rsplit(' ').next()).map_or(0, |count| count.parse().unwrap())
 }
 
 #[test]
